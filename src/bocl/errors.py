@@ -1,0 +1,55 @@
+"""Everything bocl raises on purpose. Every message names the value and the way out.
+
+    BoclError
+    ├── InputError            the caller gave something wrong         exit code 2
+    │   ├── ConfigError       a preset, a config file or --set
+    │   ├── DataError         arrays, labels, data files, downloads
+    │   ├── NetworkError      a module that cannot be traced or grown
+    │   ├── DeviceError       a device that is not there
+    │   └── FolderError       a run or model folder that does not fit
+    └── WorkError             the input was right, the work failed    exit code 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class BoclError(Exception):
+    """Anything bocl raises on purpose."""
+
+
+class InputError(BoclError, ValueError):
+    """The caller gave something wrong; nothing was changed."""
+
+
+class ConfigError(InputError):
+    """A preset, a config file or an override is wrong."""
+
+
+class DataError(InputError):
+    """Arrays, labels or data files cannot be used."""
+
+
+class NetworkError(InputError):
+    """A module cannot be traced into layers that grow."""
+
+
+class DeviceError(InputError):
+    """The device asked for is not there."""
+
+
+class FolderError(InputError):
+    """A run or model folder is missing, damaged or made by something else."""
+
+
+class WorkError(BoclError, RuntimeError):
+    """The input was right, but the work could not be done."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` or the list of known words, ready to end a message."""
+    known = list(known)
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" (did you mean '{close[0]}'?)" if close else f" (known: {', '.join(known)})"

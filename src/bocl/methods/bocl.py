@@ -1,0 +1,125 @@
+"""BOCL (the paper's Algorithm 1): grow for every task as much as a Bayesian search finds worth its price.
+
+The first task trains the base network whole. Every later task freezes what is known, searches how many
+units to add to each hidden group, gates what it reads with its own attention, and has its own head.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from bocl.methods.expand import SearcherFactory, expand, train_base
+from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
+from bocl.methods.method import Learned, Seen, State, as_graph, check_inputs, check_task
+from bocl.methods.reward import RewardSettings
+from bocl.methods.saving import save
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.graph import Graph
+from bocl.networks.growth import Growth, GrowthSettings, count_tensors
+from bocl.records.events import Listener, RoundStarted, nobody
+from bocl.records.record import Experience, Trial, experience_from
+from bocl.search.searchers import make_searcher
+from bocl.search.settings import SearchSettings
+from bocl.tasks.task import Task
+from bocl.training.batches import DeviceTask, task_to_device
+from bocl.training.device import resolve_device
+from bocl.training.recipe import Recipe
+
+
+class BOCL:
+    """A learner of task after task that never forgets.
+
+        learner = BOCL(mlp(784, [312, 128]))
+        for task in permuted_mnist(tasks=10):
+            learned = learner.learn(task)
+        logits = learner.predict(x, task=0)
+    """
+
+    name: ClassVar[str] = "bocl"
+
+    def __init__(
+        self,
+        network: nn.Module | Graph,
+        *,
+        growth: GrowthSettings = GrowthSettings(),  # noqa: B008 - frozen
+        search: SearchSettings = SearchSettings(),  # noqa: B008
+        reward: RewardSettings = RewardSettings(),  # noqa: B008
+        recipe: Recipe = Recipe(),  # noqa: B008
+        seed: int = 0,
+        searcher: SearcherFactory = make_searcher,
+        device: str = "auto",
+    ) -> None:
+        """Take an nn.Module of conv, linear, norm, pool layers; only its shape is used, weights are made by seed.
+
+        searcher  makes a searcher from a ``Problem`` and the search settings: your own, or the one settings name
+        """
+        self.graph = as_graph(network)
+        self.growth, self.search, self.reward, self.recipe, self.seed = growth, search, reward, recipe, seed
+        self.searcher = searcher
+        self.device = resolve_device(device)
+        self.network = ExpandableNetwork(self.graph, growth, self.device)
+        self.history: list[Experience] = []  # of every task but the first
+        self.seen: list[Seen] = []
+        search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
+
+    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
+        """Learn one more task: search, train, keep the best child."""
+        check_task(self.graph, task, self.seen)
+        data = task_to_device(task, len(self.seen), self.device)
+        growth, trials, difficulty, samples = self._grow(data, task.classes, listen)
+        accuracy = score(self.network, growth, data)
+        if trials:
+            self.history.append(Experience(difficulty, growth.widths, trials))
+        self.network.commit(growth)
+        self.seen.append(Seen.of(task))
+        added = count_tensors(growth.tensors)
+        return Learned(task.name, growth.widths, accuracy, added, trials, difficulty, samples)
+
+    def _grow(
+        self, data: DeviceTask, classes: int, listen: Listener
+    ) -> tuple[Growth, tuple[Trial, ...], float, int]:
+        if not self.seen:
+            listen(RoundStarted("base", (self.graph.widths,)))
+            base = train_base(
+                self.network, data, classes=classes, recipe=self.recipe, seed=self.seed, listen=listen
+            )
+            return base.growth, (), math.nan, base.fit.samples
+        found = expand(
+            self.network,
+            data,
+            classes=classes,
+            recipe=self.recipe,
+            search=self.search,
+            reward=self.reward,
+            make_searcher=self.searcher,
+            history=self.history,
+            seed=self.seed,
+            listen=listen,
+        )
+        return found.growth, found.trials, found.difficulty, found.samples
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes): the same bits as on the day the task was learnt."""
+        return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part: shared, heads, attention, norms."""
+        return stored_parameters(self.network)
+
+    def state(self) -> State:
+        """Return what has been learnt."""
+        return growing_state(self.network, self.seen, history=[asdict(entry) for entry in self.history])
+
+    def restore(self, state: State) -> None:
+        """Take back what ``state`` returned."""
+        self.seen = restore_growing(self.network, state)
+        self.history = [experience_from(entry) for entry in state.facts["history"]]
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder of its own; ``bocl.load`` rebuilds it from there."""
+        save(self, folder)

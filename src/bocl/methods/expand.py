@@ -1,0 +1,155 @@
+"""Growing for one more task (the paper's Algorithm 2): search asks, children are trained, the best one wins.
+
+The only place where search and networks meet: both speak tuples of integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bocl.errors import WorkError
+from bocl.methods.reward import RewardSettings, make_penalty
+from bocl.methods.rounds import TrainedChild, train_round
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.graph import Widths
+from bocl.networks.growth import Growth, count, count_by_group
+from bocl.records.events import Listener, RoundStarted, TrialDone
+from bocl.records.record import Experience, Trial
+from bocl.search.problem import Problem, Searcher
+from bocl.search.settings import SearchSettings
+from bocl.seeding import seed_for
+from bocl.training.batches import DeviceTask
+from bocl.training.recipe import Recipe
+
+SearcherFactory = Callable[[Problem, SearchSettings], Searcher]
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """How the search for one task ended."""
+
+    growth: Growth  # of the winner
+    trials: tuple[Trial, ...]  # every child, z = 0 first
+    difficulty: float
+    samples: int
+
+
+def expand(
+    network: ExpandableNetwork,
+    task: DeviceTask,
+    *,
+    classes: int,
+    recipe: Recipe,
+    search: SearchSettings,
+    reward: RewardSettings,
+    make_searcher: SearcherFactory,
+    history: Sequence[Experience],
+    seed: int,
+    listen: Listener,
+) -> Expansion:
+    """Search the widths to add for a task; the network is left as it is.
+
+    Trains a fresh base network (A¹) and the child z = 0 (A²) for the difficulty M_t = A¹ - A², then the
+    rounds the searcher asks for, all with the same recipe.
+    """
+    groups = len(network.graph.groups)
+    zero, bounds = (0,) * groups, search.bounds_for(groups)
+    problem = _problem(network, classes, reward, bounds)
+    kept: dict[Widths, TrainedChild] = {}
+    trials: list[Trial] = []
+
+    def train_children(widths: Sequence[Widths]) -> list[Trial]:
+        seeds = [seed_for(seed, "child", task.index, len(trials) + offset) for offset in range(len(widths))]
+        children = train_round(
+            network,
+            task,
+            widths,
+            classes=classes,
+            recipe=recipe,
+            seeds=seeds,
+            order_seed=seed_for(seed, "order", task.index),
+            pad_to=bounds,
+            listen=listen,
+        )
+        kept.update(zip(widths, children, strict=True))
+        done = [_trial(problem, z, child) for z, child in zip(widths, children, strict=True)]
+        trials.extend(done)
+        return done
+
+    listen(RoundStarted("difficulty", (network.graph.widths,)))
+    base = train_base(network, task, classes=classes, recipe=recipe, seed=seed, listen=listen)
+    listen(RoundStarted("difficulty", (zero,)))
+    known = train_children([zero])
+    difficulty = base.fit.accuracy - known[0].accuracy
+    if not np.isfinite(difficulty):
+        raise WorkError(
+            f"task {task.index + 1}: training without growth gave no finite loss; try a smaller recipe.learning_rate"
+        )
+    problem = replace(
+        problem,
+        known=tuple(known),
+        history=tuple(history),
+        difficulty=difficulty,
+        seed=seed_for(seed, "search", task.index),
+    )
+    searcher = make_searcher(problem, search)
+    most = search.trials + search.warm_points
+    while widths := searcher.ask(search.round_size):
+        listen(RoundStarted("search", tuple(widths), trial=len(trials), trials=most))
+        done = train_children(widths)
+        for number, trial in enumerate(done, start=len(trials) - len(done)):
+            listen(TrialDone(number, trial))
+        searcher.tell(done)
+    winner = kept[searcher.best()]
+    samples = base.fit.samples + sum(child.fit.samples for child in kept.values())
+    return Expansion(winner.growth, tuple(trials), difficulty, samples)
+
+
+def train_base(
+    network: ExpandableNetwork, task: DeviceTask, *, classes: int, recipe: Recipe, seed: int, listen: Listener
+) -> TrainedChild:
+    """Train a fresh base network on a task, all of it, without attention."""
+    fresh = ExpandableNetwork(network.graph, network.settings, network.device)
+    (base,) = train_round(
+        fresh,
+        task,
+        [network.graph.widths],
+        classes=classes,
+        recipe=recipe,
+        seeds=[seed_for(seed, "base", task.index)],
+        order_seed=seed_for(seed, "order", task.index),
+        pad_to=network.graph.widths,
+        listen=listen,
+    )
+    return base
+
+
+def _problem(network: ExpandableNetwork, classes: int, reward: RewardSettings, bounds: Widths) -> Problem:
+    """What this growth costs, as functions of z alone."""
+    graph, before, settings = network.graph, network.widths, network.settings
+
+    def parameters(z: NDArray[np.int64]) -> NDArray[np.int64]:
+        parts = count(graph, before, z, classes, settings)
+        return np.sum(list(parts.values()), axis=0)
+
+    def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:
+        parts = count(graph, before, z, classes, settings)
+        return parts["shared"] + parts["heads"] + parts["norms"]
+
+    penalty = make_penalty(
+        reward,
+        len(graph.groups),
+        parameters=weights,
+        by_group=lambda z: count_by_group(graph, before, z, settings),
+    )
+    return Problem(bounds, parameters, penalty)
+
+
+def _trial(problem: Problem, z: Widths, child: TrainedChild) -> Trial:
+    row = np.array([z], dtype=np.int64)
+    accuracy = child.fit.accuracy
+    return Trial(z, accuracy, int(problem.parameters(row)[0]), accuracy - float(problem.penalty(row)[0]))

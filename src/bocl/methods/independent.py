@@ -1,0 +1,82 @@
+"""Control: a fresh base network for every task. Nothing is shared, nothing is forgotten, everything is stored."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from bocl.methods.method import Learned, Seen, State, as_graph, check_inputs, check_task, join_tensors, part_tensors, seen_from
+from bocl.methods.plain import learned_plain, train_plain
+from bocl.methods.saving import save
+from bocl.networks.graph import Graph
+from bocl.networks.growth import PARTS, count_tensors
+from bocl.networks.plain import PlainNetwork
+from bocl.records.events import Listener, nobody
+from bocl.seeding import seed_for
+from bocl.tasks.task import Task
+from bocl.training.batches import task_to_device
+from bocl.training.device import resolve_device
+from bocl.training.recipe import Recipe
+
+
+class Independent:
+    """One network per task, each trained alone."""
+
+    name: ClassVar[str] = "independent"
+
+    def __init__(
+        self,
+        network: nn.Module | Graph,
+        *,
+        recipe: Recipe = Recipe(),  # noqa: B008 - frozen
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.graph = as_graph(network)
+        self.recipe, self.seed = recipe, seed
+        self.device = resolve_device(device)
+        self.networks: list[PlainNetwork] = []
+        self.seen: list[Seen] = []
+
+    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
+        """Train a network of its own for one more task."""
+        check_task(self.graph, task, self.seen)
+        index = len(self.seen)
+        data = task_to_device(task, index, self.device)
+        network = PlainNetwork(self.graph, shared_head=True, device=self.device)
+        network.add_task(task.classes, seed=seed_for(self.seed, "base", index))
+        order = seed_for(self.seed, "order", index)
+        samples = train_plain(network, [data], self.recipe, seed=order, listen=listen)
+        self.networks.append(network)
+        self.seen.append(Seen.of(task))
+        return learned_plain(network, task, data, head=0, before=dict.fromkeys(PARTS, 0), samples=samples)
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes) of the task's own network."""
+        return self.networks[task].predict(check_inputs(x, task, self.seen, self.device), 0)
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part."""
+        by_task = [count_tensors(network.tensors) for network in self.networks]
+        return {part: sum(task[part] for task in by_task) for part in PARTS}
+
+    def state(self) -> State:
+        """Return what has been learnt."""
+        tensors = [network.tensors for network in self.networks]
+        return State({"seen": [asdict(entry) for entry in self.seen]}, join_tensors(tensors))
+
+    def restore(self, state: State) -> None:
+        """Take back what ``state`` returned."""
+        self.seen = seen_from(state.facts)
+        self.networks = []
+        for entry, tensors in zip(self.seen, part_tensors(state.tensors, len(self.seen)), strict=True):
+            network = PlainNetwork(self.graph, shared_head=True, device=self.device)
+            network.restore(tensors, [entry.classes])
+            self.networks.append(network)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder of its own."""
+        save(self, folder)

@@ -1,0 +1,42 @@
+"""What methods on a network of fixed size have in common: training it whole, and what that added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bocl.methods.method import Learned
+from bocl.networks.growth import PARTS, count_tensors
+from bocl.networks.plain import PlainNetwork
+from bocl.records.events import EpochDone, Listener, RoundStarted
+from bocl.tasks.task import Task
+from bocl.training.batches import DeviceTask
+from bocl.training.evaluation import accuracy
+from bocl.training.recipe import Recipe
+from bocl.training.trainer import train
+
+
+def train_plain(
+    network: PlainNetwork, tasks: Sequence[DeviceTask], recipe: Recipe, *, seed: int, listen: Listener
+) -> int:
+    """Train every weight of the network on these tasks and return how many samples were shown."""
+    listen(RoundStarted("base", (network.graph.widths,)))
+    trained = network.trainable()
+    (fit,) = train(trained, tasks, recipe, seed=seed, on_epoch=lambda done, total: listen(EpochDone(done, total)))
+    network.take(trained)
+    return fit.samples
+
+
+def learned_plain(
+    network: PlainNetwork, task: Task, data: DeviceTask, *, head: int, before: dict[str, int], samples: int
+) -> Learned:
+    """Describe a task learnt by a network of fixed size: only a network's first task adds units.
+
+    head    number of the task in this network
+    before  what the method stored before the task, by part
+    """
+    widths = network.graph.widths if head == 0 else (0,) * len(network.graph.groups)
+    now = count_tensors(network.tensors)
+    added = {part: now[part] - before[part] for part in PARTS}
+    return Learned(
+        task.name, widths, accuracy(lambda x: network.predict(x, head), data.validation), added, samples=samples
+    )

@@ -1,0 +1,50 @@
+"""A round: children of one network, made, trained together and taken out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.graph import Widths
+from bocl.networks.growth import Growth
+from bocl.records.events import EpochDone, Listener
+from bocl.training.batches import DeviceTask
+from bocl.training.recipe import Recipe
+from bocl.training.trainer import Fit, train
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedChild:
+    """A child's new tensors, and how its training ended."""
+
+    growth: Growth
+    fit: Fit
+
+
+def train_round(
+    network: ExpandableNetwork,
+    task: DeviceTask,
+    widths: Sequence[Widths],
+    *,
+    classes: int,
+    recipe: Recipe,
+    seeds: Sequence[int],
+    order_seed: int,
+    pad_to: Widths,
+    listen: Listener,
+) -> list[TrainedChild]:
+    """Train one child per entry of ``widths``, in that order; the network itself stays as it is.
+
+    A pure function of its arguments. Children of every round of a task share ``order_seed``, so that they
+    see the same batches and their accuracies differ by their widths rather than by luck.
+    """
+    children = network.grow(widths, classes, seeds=seeds, pad_to=pad_to)
+    fits = train(
+        children,
+        [task],
+        recipe,
+        seed=order_seed,
+        on_epoch=lambda done, total: listen(EpochDone(done, total)),
+    )
+    return [TrainedChild(children.growth(index), fit) for index, fit in enumerate(fits)]

@@ -1,0 +1,84 @@
+"""Networks to start from: plain modules, with nothing special about them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+
+def mlp(inputs: int, hidden: Sequence[int], classes: int = 10) -> nn.Sequential:
+    """Return flatten, then linear + ReLU per hidden width, then a head: ``mlp(784, [312, 128])``."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+    for number, width in enumerate(hidden, start=1):
+        layers[f"fc{number}"] = nn.Linear(inputs, width)
+        layers[f"relu{number}"] = nn.ReLU()
+        inputs = width
+    layers["head"] = nn.Linear(inputs, classes)
+    return nn.Sequential(layers)
+
+
+class LeNet(nn.Module):
+    """LeNet-5 on 32 x 32 images: two 5 x 5 convolutions without padding, two hidden linear layers."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 6, 5)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(16 * 5 * 5, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.head = nn.Linear(84, classes)
+        self.relu = nn.ReLU()
+        self.pool = nn.MaxPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (n, channels, 32, 32) to (n, classes)."""
+        x = self.pool(self.relu(self.conv1(x)))
+        x = self.pool(self.relu(self.conv2(x))).flatten(1)
+        return self.head(self.relu(self.fc2(self.relu(self.fc1(x)))))  # type: ignore[no-any-return]
+
+
+def lenet(channels: int = 3, classes: int = 10) -> LeNet:
+    """Return LeNet-5 for 32 x 32 images: 62,006 parameters with 3 channels and 10 classes."""
+    return LeNet(channels, classes)
+
+
+class _Residual(nn.Module):
+    """Two 3 x 3 convolutions with batch norm, added to their input (projected where the shape changes)."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(width)
+        changes = stride != 1 or channels != width
+        self.shortcut = nn.Conv2d(channels, width, 1, stride, bias=False) if changes else nn.Identity()
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (n, channels, h, w) to (n, width, h/stride, w/stride)."""
+        residual = self.norm2(self.conv2(self.relu(self.norm1(self.conv1(x)))))
+        return self.relu(residual + self.shortcut(x))  # type: ignore[no-any-return]
+
+
+def resnet(
+    channels: int = 3, widths: Sequence[int] = (16, 32, 64), blocks: int = 1, classes: int = 10
+) -> nn.Sequential:
+    """Return a small residual network: a stem, ``blocks`` residual blocks per width, global average, head."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        stem=nn.Conv2d(channels, widths[0], 3, padding=1, bias=False),
+        norm=nn.BatchNorm2d(widths[0]),
+        relu=nn.ReLU(),
+    )
+    before = widths[0]
+    for stage, width in enumerate(widths):
+        for block in range(blocks):
+            stride = 2 if stage > 0 and block == 0 else 1
+            layers[f"stage{stage + 1}_{block + 1}"] = _Residual(before, width, stride)
+            before = width
+    layers["pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["head"] = nn.Linear(before, classes)
+    return nn.Sequential(layers)

@@ -1,0 +1,41 @@
+"""Attention over what is already known: a gate before every layer but the first.
+
+    β = sigmoid(W_s relu(W_c v + b_c) + b_s)        the layer reads F ⊙ β
+
+v is the mean of each channel over space, or the node itself. One gate per task and layer; the gate of
+a flattened feature map is per channel, not per column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: W_c, b_c, W_s, b_s
+NAMES = ("reduce.weight", "reduce.bias", "expand.weight", "expand.bias")
+
+
+def hidden_width(channels: Any, reduction: int) -> Any:
+    """Return max(2, ⌈channels / reduction⌉) for an integer or an integer array."""
+    needed = -(-channels // reduction)
+    return needed + (needed < 2) * (2 - needed)
+
+
+def gate(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:
+    """Return F ⊙ β for x of shape (…, n, C·spread) or (…, n, C, *space), weights of shape (…, h, C) and (…, C, h).
+
+    A leading dimension K of both stacks K children.
+    """
+    w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
+    lead, channels = w_c.shape[:-2], w_c.shape[-1]
+    features = x.reshape(*lead, x.shape[len(lead)], channels, -1)  # (…, n, C, columns)
+    if features.shape[-1] == 1:
+        v = features.squeeze(-1)
+    else:
+        v = features.mean(-1)
+    hidden = torch.relu(v @ w_c.mT + b_c.unsqueeze(-2))
+    beta = torch.sigmoid(hidden @ w_s.mT + b_s.unsqueeze(-2))
+    return (features * beta.unsqueeze(-1)).reshape(x.shape)

@@ -1,0 +1,76 @@
+"""The network that grows: a list of growths, and one compact network per task.
+
+Old tasks are never touched: a task's compact network is a copy made when it was committed, and growing
+only appends to the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bocl.networks.compact import CompactNetwork, assemble
+from bocl.networks.graph import Graph, Widths
+from bocl.networks.growth import Growth, GrowthSettings, count_tensors, initialise
+from bocl.networks.stacked import Children
+
+
+class ExpandableNetwork:
+    """A graph with the growths of the tasks learnt so far."""
+
+    def __init__(
+        self, graph: Graph, settings: GrowthSettings | None = None, device: torch.device | str = "cpu"
+    ) -> None:
+        self.graph = graph
+        self.settings = settings or GrowthSettings()
+        self.device = torch.device(device)
+        self.growths: list[Growth] = []
+        self.tasks: list[CompactNetwork] = []
+
+    @property
+    def known(self) -> CompactNetwork | None:
+        """The network as the last task left it."""
+        return self.tasks[-1] if self.tasks else None
+
+    @property
+    def widths(self) -> Widths:
+        """Width of every group now."""
+        return self.known.widths if self.known is not None else (0,) * len(self.graph.groups)
+
+    def grow(
+        self,
+        widths: Sequence[Widths],
+        classes: int,
+        *,
+        seeds: Sequence[int],
+        pad_to: Widths | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Children:
+        """Make one child per entry of ``widths``, ready to be trained together; the network stays as it is."""
+        growths = [
+            initialise(self.graph, self.growths, z, classes, self.settings, seed=seed, dtype=dtype)
+            for z, seed in zip(widths, seeds, strict=True)
+        ]
+        return Children(self.graph, self.known, growths, pad_to=pad_to, device=self.device)
+
+    def candidate(self, growth: Growth) -> CompactNetwork:
+        """Return the compact network that committing this growth would give."""
+        return assemble(self.graph, self.known, growth)
+
+    def commit(self, growth: Growth) -> None:
+        """Make a trained growth part of the network, as its next task."""
+        tensors = {name: tensor.detach().to(self.device, copy=True) for name, tensor in growth.tensors.items()}
+        growth = Growth(growth.widths, growth.classes, tensors)
+        self.tasks.append(self.candidate(growth))
+        self.growths.append(growth)
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes of the task)."""
+        with torch.no_grad():
+            return self.tasks[task](x)
+
+    def parameters_by_task(self) -> list[dict[str, int]]:
+        """Count what each task stored, by part: shared, heads, attention, norms."""
+        return [count_tensors(growth.tensors) for growth in self.growths]

@@ -1,0 +1,164 @@
+"""A network as data: its steps in order, and the channel groups that can grow.
+
+A convolution or linear layer opens a group of channels; activations, pools, dropout and norms keep it; an
+addition ties two groups into one; a flatten spreads each channel over several columns; the last linear
+layer is the head. Everything else (growing, gating, stacking, counting, saving) is written on these
+steps, so a new architecture needs no new code.
+
+Values are numbered: 0 is the raw input, i is the result of ``steps[i - 1]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+Widths = tuple[int, ...]  # one number per hidden group
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a layer or norm reads: a channel group, or the raw input (group None).
+
+    width   channels in the base network; for the raw input, all there is
+    spread  columns per channel: H·W after a flatten, else 1
+    """
+
+    group: int | None
+    width: int
+    spread: int = 1
+
+    def size(self, widths: Widths) -> int:
+        """Return how many channels or columns this is at the given group widths."""
+        return self.width if self.group is None else widths[self.group] * self.spread
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear or convolutional layer. Its rows are the units of ``group``; the head has no group."""
+
+    name: str
+    reads: tuple[int, ...]
+    source: Source
+    group: int | None
+    bias: bool
+    kernel: tuple[int, ...] = ()  # () is a linear layer
+    stride: tuple[int, ...] = ()
+    padding: tuple[int, ...] | str = ()
+    dilation: tuple[int, ...] = ()
+
+    @property
+    def gated(self) -> bool:
+        """Whether attention can stand before it: raw input is never gated."""
+        return self.source.group is not None
+
+    @property
+    def reads_nodes(self) -> bool:
+        """Whether its input is a vector of nodes (one column each) rather than channels."""
+        return not self.kernel and self.source.spread == 1
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A batch or group normalisation; every task keeps its own scale, shift and statistics."""
+
+    name: str
+    reads: tuple[int, ...]
+    source: Source
+    kind: Literal["batch", "group"]
+    affine: bool
+    eps: float
+    momentum: float = 0.1  # batch: of the running statistics
+    blocks: int = 1  # group: num_groups of the base network; each growth adds one group of its own
+
+
+@dataclass(frozen=True)
+class Function:
+    """A parameterless function of ``networks/functions.py``."""
+
+    name: str
+    reads: tuple[int, ...]
+    group: int | None
+    function: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Add:
+    """The sum of two values of one group: a residual connection."""
+
+    name: str
+    reads: tuple[int, ...]
+
+
+Step = Layer | Norm | Function | Add
+
+
+@dataclass(frozen=True)
+class Group:
+    """Channels that grow together, named after the layer that opens them."""
+
+    name: str
+    width: int  # in the base network
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A traced network."""
+
+    steps: tuple[Step, ...]
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def widths(self) -> Widths:
+        """Widths of the base network."""
+        return tuple(group.width for group in self.groups)
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """Hidden layers, the head left out."""
+        return tuple(step for step in self.steps[:-1] if isinstance(step, Layer))
+
+    @cached_property
+    def norms(self) -> tuple[Norm, ...]:
+        """Normalisations in order."""
+        return tuple(step for step in self.steps if isinstance(step, Norm))
+
+    @cached_property
+    def head(self) -> Layer:
+        """The last layer, of which every task has its own."""
+        head = self.steps[-1]
+        assert isinstance(head, Layer)
+        return head
+
+
+_STEPS: dict[str, type[Step]] = {"layer": Layer, "norm": Norm, "function": Function, "add": Add}
+_NAMES = {kind: name for name, kind in _STEPS.items()}
+
+
+def to_json(graph: Graph) -> dict[str, Any]:
+    """Return the graph as plain JSON values."""
+    return {
+        "groups": [asdict(group) for group in graph.groups],
+        "steps": [{"step": _NAMES[type(step)], **asdict(step)} for step in graph.steps],
+    }
+
+
+def from_json(data: dict[str, Any]) -> Graph:
+    """Rebuild a graph from ``to_json``."""
+    steps = []
+    for entry in data["steps"]:
+        fields = {name: _tuples(value) for name, value in entry.items() if name != "step"}
+        if "source" in fields:
+            fields["source"] = Source(**fields["source"])
+        steps.append(_STEPS[entry["step"]](**fields))
+    return Graph(tuple(steps), tuple(Group(**group) for group in data["groups"]))
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_tuples(item) for item in value)
+    if isinstance(value, dict):
+        return {name: _tuples(item) for name, item in value.items()}
+    return value

@@ -1,0 +1,200 @@
+"""What one task adds to the network: its tensors, their shapes, how they start, how many there are.
+
+A layer W grows by new units (rows) and, in the `full` wiring, by what old units read from them (columns):
+
+    W = | known, frozen   columns |        known    (o, i)     every earlier task's pieces together
+        |        rows             |        columns  (o, z_in)   absent in the `forward` wiring
+                                           rows     (z_out, i + z_in)
+
+The first task grows from nothing: all its units are rows. Names of tensors:
+
+    layer/NAME/rows, columns, bias    gate/NAME/…    norm/NAME/weight, bias, mean, var    head/weight, bias
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bocl.errors import ConfigError
+from bocl.networks import attention
+from bocl.networks.graph import Graph, Widths
+
+Shapes = dict[str, tuple[Any, ...]]
+PARTS = ("shared", "heads", "attention", "norms")
+_PART_OF = {"layer": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
+_STATISTICS = ("mean", "var")
+
+
+@dataclass(frozen=True)
+class GrowthSettings:
+    """How the network grows.
+
+    wiring              `full`: old units also read this task's new units; `forward`: they do not
+    attention           gate every layer's input but the raw one (from the second task on)
+    reduction_nodes     r of a gate over nodes: hidden width = max(2, ⌈C / r⌉)
+    reduction_channels  r of a gate over channels
+    gate_bias           b_s at the start; +3 opens the gates
+    """
+
+    wiring: Literal["full", "forward"] = "full"
+    attention: bool = True
+    reduction_nodes: int = 64
+    reduction_channels: int = 16
+    gate_bias: float = 3.0
+
+    def __post_init__(self) -> None:
+        for name in ("reduction_nodes", "reduction_channels"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"growth.{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """What one task added: z, its number of classes, and its own tensors in compact form."""
+
+    widths: Widths
+    classes: int
+    tensors: dict[str, Tensor]
+
+
+def shapes(graph: Graph, before: Widths, z: Any, classes: int, settings: GrowthSettings) -> Shapes:
+    """Return the shape of every tensor that growing by z adds to a network of widths ``before``.
+
+    z is (…, groups) integers: with a leading dimension n, every shape entry that depends on z is an (n,) array.
+    """
+    z = np.asarray(z, dtype=np.int64)
+    first = not any(before)
+    found: Shapes = {}
+
+    def sizes(layer: Any) -> tuple[int, Any]:
+        """Columns a layer reads from known and from new units."""
+        source = layer.source
+        if source.group is None:
+            return source.width, 0
+        return before[source.group] * source.spread, z[..., source.group] * source.spread
+
+    for layer in (*graph.layers, graph.head):
+        old_inputs, new_inputs = sizes(layer)
+        if layer.gated and settings.attention and not first:
+            reduction = settings.reduction_nodes if layer.reads_nodes else settings.reduction_channels
+            channels = (old_inputs + new_inputs) // layer.source.spread
+            hidden = attention.hidden_width(channels, reduction)
+            gate = ((hidden, channels), (hidden,), (channels, hidden), (channels,))
+            for name, shape in zip(attention.NAMES, gate, strict=True):
+                found[f"gate/{layer.name}/{name}"] = shape
+        if layer.group is None:
+            found["head/weight"] = (classes, old_inputs + new_inputs)
+            if layer.bias:
+                found["head/bias"] = (classes,)
+            continue
+        units = z[..., layer.group]
+        found[f"layer/{layer.name}/rows"] = (units, old_inputs + new_inputs, *layer.kernel)
+        if settings.wiring == "full" and layer.gated and not first:
+            found[f"layer/{layer.name}/columns"] = (before[layer.group], new_inputs, *layer.kernel)
+        if layer.bias:
+            found[f"layer/{layer.name}/bias"] = (units,)
+    for norm in graph.norms:
+        old, new = sizes(norm)
+        names = ("weight", "bias") if norm.affine else ()
+        for name in names + (_STATISTICS if norm.kind == "batch" else ()):
+            found[f"norm/{norm.name}/{name}"] = (old + new,)
+    return found
+
+
+def count(graph: Graph, before: Widths, z: Any, classes: int, settings: GrowthSettings) -> dict[str, NDArray[np.int64]]:
+    """Count the parameters growing by z would add, by part; z is (…, groups), each count (…,)."""
+    z = np.asarray(z, dtype=np.int64)
+    totals = {part: np.zeros(z.shape[:-1], dtype=np.int64) for part in PARTS}
+    for name, shape in shapes(graph, before, z, classes, settings).items():
+        if is_parameter(name):
+            totals[_part(name)] += np.asarray(prod(shape), dtype=np.int64)
+    return totals
+
+
+def count_tensors(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Count the parameters that are stored, by part."""
+    totals = dict.fromkeys(PARTS, 0)
+    for name, tensor in tensors.items():
+        if is_parameter(name):
+            totals[_part(name)] += tensor.numel()
+    return totals
+
+
+def count_by_group(graph: Graph, before: Widths, z: Any, settings: GrowthSettings) -> NDArray[np.int64]:
+    """Count the shared parameters added inside each group's own layers; z and the result are (…, groups)."""
+    z = np.asarray(z, dtype=np.int64)
+    totals = np.zeros(z.shape, dtype=np.int64)
+    owner = {f"layer/{layer.name}": layer.group for layer in graph.layers}
+    for name, shape in shapes(graph, before, z, 1, settings).items():
+        group = owner.get(name.rpartition("/")[0])
+        if group is not None:
+            totals[..., group] += np.asarray(prod(shape), dtype=np.int64)
+    return totals
+
+
+def is_parameter(name: str) -> bool:
+    """Whether a tensor is trained: everything but the running statistics of norms."""
+    return not (name.startswith("norm/") and name.rsplit("/", 1)[1] in _STATISTICS)
+
+
+def initialise(
+    graph: Graph,
+    earlier: Sequence[Growth],
+    z: Widths,
+    classes: int,
+    settings: GrowthSettings,
+    *,
+    seed: int,
+    dtype: torch.dtype = torch.float32,
+) -> Growth:
+    """Make a child's new tensors: uniform in ±1/√fan-in of the grown layer, as the framework starts its own layers.
+
+    Norms of known units continue from the last task's; gates start open. The draw depends on the seed alone.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    before = total_widths(graph, earlier)
+    fan_in = {
+        layer.name: layer.source.size(tuple(b + n for b, n in zip(before, z, strict=True))) * prod(layer.kernel)
+        for layer in (*graph.layers, graph.head)
+    }
+    last = earlier[-1].tensors if earlier else {}
+
+    def uniform(shape: tuple[int, ...], fan: int) -> Tensor:
+        return torch.empty(shape, dtype=dtype).uniform_(-1, 1, generator=generator) / max(fan, 1) ** 0.5
+
+    tensors = {}
+    for name, wanted in shapes(graph, before, z, classes, settings).items():
+        shape = tuple(int(entry) for entry in wanted)
+        part, _, rest = name.partition("/")
+        owner, _, kind = rest.rpartition("/")
+        if part == "norm":
+            tensor = torch.full(shape, 1.0 if kind in ("weight", "var") else 0.0, dtype=dtype)
+            if name in last:
+                tensor[: len(last[name])] = last[name].to("cpu", dtype)
+        elif part == "gate" and kind == "expand.bias":
+            tensor = torch.full(shape, settings.gate_bias, dtype=dtype)
+        elif part == "gate":
+            fan_name = "expand.weight" if kind.startswith("expand") else "reduce.weight"
+            tensor = uniform(shape, shape[1] if kind == fan_name else tensors[f"gate/{owner}/{fan_name}"].shape[1])
+        else:
+            tensor = uniform(shape, fan_in[graph.head.name if part == "head" else owner])
+        tensors[name] = tensor
+    return Growth(z, classes, tensors)
+
+
+def _part(name: str) -> str:
+    """Return the part a tensor belongs to; heads of a network with several are numbered."""
+    return _PART_OF[name.split("/")[0].rstrip("0123456789")]
+
+
+def total_widths(graph: Graph, growths: Sequence[Growth]) -> Widths:
+    """Return the width of every group after these growths: the stamp of the last of them."""
+    return tuple(sum(growth.widths[group] for growth in growths) for group in range(len(graph.groups)))

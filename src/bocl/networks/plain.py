@@ -1,0 +1,68 @@
+"""One network of fixed size for every task, trained whole: a shared body, and a head per task or one for all."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bocl.errors import DataError
+from bocl.networks.compact import CompactNetwork, assemble
+from bocl.networks.graph import Graph
+from bocl.networks.growth import Growth, GrowthSettings, initialise
+from bocl.networks.stacked import Children
+
+_SETTINGS = GrowthSettings(attention=False)
+
+
+class PlainNetwork:
+    """The base network with the heads ``head0``, ``head1``, …; its body is a growth from nothing."""
+
+    def __init__(self, graph: Graph, *, shared_head: bool = False, device: torch.device | str = "cpu") -> None:
+        self.graph = graph
+        self.shared_head = shared_head
+        self.device = torch.device(device)
+        self.tensors: dict[str, Tensor] = {}
+        self.classes: list[int] = []  # of each task
+        self._compact: CompactNetwork | None = None
+
+    def head_of(self, task: int) -> str:
+        """Return the name of the head a task uses."""
+        return "head0" if self.shared_head else f"head{task}"
+
+    def add_task(self, classes: int, *, seed: int) -> None:
+        """Make a head for one more task; the first task makes the body too."""
+        if self.shared_head and self.classes and classes != self.classes[0]:
+            raise DataError(
+                f"task {len(self.classes) + 1} has {classes} classes but the shared head has {self.classes[0]}; "
+                "give every task its own head"
+            )
+        fresh = initialise(self.graph, [], self.graph.widths, classes, _SETTINGS, seed=seed).tensors
+        head = self.head_of(len(self.classes))
+        for name, tensor in fresh.items():
+            name = name.replace("head/", f"{head}/") if name.startswith("head/") else name
+            self.tensors.setdefault(name, tensor.to(self.device))
+        self.classes.append(classes)
+        self._compact = None
+
+    def trainable(self) -> Children:
+        """Return the network as a stack of one, to be trained whole."""
+        growth = Growth(self.graph.widths, self.classes[-1], self.tensors)
+        return Children(self.graph, None, [growth], head_of=self.head_of, device=self.device)
+
+    def take(self, trained: Children) -> None:
+        """Keep the weights a training ended with."""
+        self.tensors = trained.growth(0).tensors
+        self._compact = None
+
+    def restore(self, tensors: dict[str, Tensor], classes: list[int]) -> None:
+        """Take back saved weights, and the number of classes of every task."""
+        self.tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        self.classes = list(classes)
+        self._compact = None
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes of the task)."""
+        if self._compact is None:
+            self._compact = assemble(self.graph, None, Growth(self.graph.widths, 0, self.tensors))
+        with torch.no_grad():
+            return self._compact(x, self.head_of(task))

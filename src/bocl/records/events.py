@@ -1,0 +1,48 @@
+"""What a method tells while it learns, so that a person can watch. Results never depend on who listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bocl.records.record import Trial, Widths
+
+
+@dataclass(frozen=True)
+class RoundStarted:
+    """Networks begin to be trained together.
+
+    purpose  `base`, `difficulty` (the paper's meta-feature) or `search`
+    widths   of each network
+    trial    number of the first of them in this task's search, from 1; 0 outside the search
+    trials   most trials this task's search may make
+    """
+
+    purpose: str
+    widths: tuple[Widths, ...]
+    trial: int = 0
+    trials: int = 0
+
+
+@dataclass(frozen=True)
+class EpochDone:
+    """One more pass of the round over the training samples."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class TrialDone:
+    """A child of the search was trained and scored."""
+
+    number: int
+    trial: Trial
+
+
+Event = RoundStarted | EpochDone | TrialDone
+Listener = Callable[[Event], None]
+
+
+def nobody(event: Event) -> None:
+    """Listen to nothing."""

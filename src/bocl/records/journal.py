@@ -1,0 +1,277 @@
+"""An append-only journal: one record per line, on the disk before ``append`` returns.
+
+A line is a JSON object that any tool can read:
+
+    {"check":"0f3a…","record":{"kind":"task","index":0}}
+
+``check`` is the first 16 hexadecimal digits of the SHA-256 of the record's bytes exactly as they stand in
+the line. It comes first and has a fixed length, so the bytes it speaks for are found without parsing them.
+
+There are two layers. ``LineFile`` moves bytes: the lock, whole-line appends, cutting. It knows nothing of
+records. ``encode``, ``decode`` and ``scan`` turn records into lines and back and touch no file. ``Journal``
+joins the two.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bocl.errors import FolderError, InputError, WorkError
+from bocl.records.files import sync_directory
+
+try:
+    import fcntl
+except ImportError:  # Windows has no fcntl; journals can be read there, not written
+    fcntl = None  # type: ignore[assignment]
+
+_OPENING = b'{"check":"'
+_HEADER = re.compile(re.escape(_OPENING) + rb'([0-9a-f]{16})","record":')
+_ENDING = b"}\n"
+
+
+# Bytes: whole lines in a locked file.
+
+
+class LineFile:
+    """A file that grows by whole lines and has one writer; it knows bytes, not records."""
+
+    def __init__(self, path: Path, descriptor: int, lock: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._lock = lock
+        self._open = True
+
+    @classmethod
+    def open(cls, path: Path) -> LineFile:
+        """Lock ``path`` for this process and open it, creating it when it is not there."""
+        lock = _take_lock(path)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            os.close(lock)
+            raise FolderError(f"{path}: cannot be opened for writing: {error.strerror}") from error
+        # An empty file may be one whose maker died before its name reached the disk, so it counts as new.
+        if os.fstat(descriptor).st_size == 0:
+            sync_directory(path.parent)
+        return cls(path, descriptor, lock)
+
+    def append(self, line: bytes) -> None:
+        """Write one line in one call and wait until the disk has it; after a failure the file is closed."""
+        if not self._open:
+            raise WorkError(f"{self.path}: the journal is closed; open it again to append")
+        end = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, "the disk took only part of the line")
+            os.fsync(self._descriptor)
+        except OSError as error:
+            # The caller learns that the line is not there, so it must not turn up later. Should even this
+            # fail, the next open cuts off whatever part of the line remains.
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, end)
+            self.close()
+            raise WorkError(
+                f"{self.path}: a record could not be written: {error.strerror}; "
+                "free space on the disk, then start the run again: it resumes"
+            ) from error
+
+    def cut(self, length: int) -> None:
+        """Shorten the file to ``length`` bytes, on the disk too."""
+        os.ftruncate(self._descriptor, length)
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Let go of the file and its lock; closing twice is harmless."""
+        if self._open:
+            self._open = False
+            os.close(self._descriptor)
+            os.close(self._lock)
+
+
+def _take_lock(path: Path) -> int:
+    """Lock ``path``'s lock file and return its descriptor; the kernel frees the lock when the process dies.
+
+    The lock file is never deleted: a second process could otherwise lock a file that no longer has a name
+    while a third locks its successor.
+    """
+    if fcntl is None:
+        raise FolderError(
+            f"{path}: a run is written under a POSIX file lock, which this system does not have"
+        )
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise FolderError(f"{lock_path}: cannot be opened for writing: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise FolderError(
+            f"{path}: the run is in use by another process; wait until it ends or choose another folder"
+        ) from error
+    except OSError as error:
+        os.close(lock)
+        raise FolderError(
+            f"{lock_path}: cannot be locked: {error.strerror}; choose a local folder"
+        ) from error
+    return lock
+
+
+# Records: one line each.
+
+
+def encode(record: Mapping[str, object]) -> bytes:
+    """Return the line for ``record``, newline included; equal records give equal bytes.
+
+    Floats come back as the same bits, tuples as lists. JSON has no NaN: it is written as ``null``, because
+    a NaN here is a measurement that does not exist (a failed trial's accuracy) and must not stop a run.
+    An infinity is refused: ``null`` would hide a number that is wrong.
+    """
+    plain = to_json(record, "record")
+    payload = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return b"".join((_OPENING, _checksum(payload), b'","record":', payload, _ENDING))
+
+
+def decode(line: bytes) -> dict[str, Any] | None:
+    """Return the record in ``line`` (newline included), or None when the line is damaged or cut short."""
+    header = _HEADER.match(line)
+    if header is None or not line.endswith(_ENDING):
+        return None
+    payload = line[header.end() : -len(_ENDING)]
+    if header[1] != _checksum(payload):
+        return None
+    try:
+        record = json.loads(payload)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def scan(data: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the records in a journal's bytes and the length of its intact part; ``path`` is for messages.
+
+    Whatever follows the intact part is a torn tail: what an append leaves when its process or machine dies.
+    Damage anywhere else is refused.
+    """
+    records: list[dict[str, Any]] = []
+    start = 0
+    while start < len(data):
+        newline = data.find(b"\n", start)
+        end = len(data) if newline < 0 else newline + 1
+        record = decode(data[start:end])
+        if record is None:
+            if end == len(data) and _may_be_torn(data[start:], first=start == 0):
+                break
+            raise FolderError(
+                f"{path}, line {len(records) + 1}: damaged, its checksum does not match; "
+                "restore the file from a copy, or start again in another folder"
+            )
+        records.append(record)
+        start = end
+    return records, start
+
+
+def _may_be_torn(tail: bytes, *, first: bool) -> bool:
+    """Say whether a damaged last line can be one unfinished append, so that cutting it loses no record."""
+    if _HEADER.search(tail, 1):
+        return False  # two lines run together by a damaged newline: the first of them was finished
+    # A file whose only line does not even begin like ours is somebody else's, and is left alone.
+    return not first or _OPENING.startswith(tail[: len(_OPENING)])
+
+
+def _checksum(payload: bytes) -> bytes:
+    return hashlib.sha256(payload).hexdigest()[:16].encode("ascii")
+
+
+def to_json(value: object, where: str) -> object:
+    """Return ``value`` as JSON can hold it, NaN as null, or raise InputError naming the place inside the record."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        if math.isinf(value):
+            raise InputError(f"{where}: {value} cannot be journalled; write a finite number or None")
+        return None if math.isnan(value) else value
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise InputError(f"{where}: the key {key!r} cannot be journalled; keys are strings")
+        return {key: to_json(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    raise InputError(
+        f"{where}: a {type(value).__name__} cannot be journalled; "
+        "convert it to a number, a string, a list or a dict first"
+    )
+
+
+# The journal itself.
+
+
+class Journal:
+    """The one writer of a journal file; open it with ``Journal.open`` and close it, or use ``with``.
+
+    path       the file
+    records    what the file held when it was opened, oldest first
+    cut_bytes  how many bytes of an unfinished last line were cut off on opening; 0 after a clean end
+    """
+
+    def __init__(self, lines: LineFile, records: list[dict[str, Any]], cut_bytes: int) -> None:
+        self.path = lines.path
+        self.records = records
+        self.cut_bytes = cut_bytes
+        self._lines = lines
+
+    @classmethod
+    def open(cls, path: str | Path) -> Journal:
+        """Lock the journal, cut off a torn tail and read what is there; a new file is made when needed."""
+        path = Path(path)
+        lines = LineFile.open(path)
+        try:
+            data = path.read_bytes()
+            records, intact = scan(data, path)
+            if intact < len(data):
+                lines.cut(intact)
+        except BaseException:
+            lines.close()
+            raise
+        return cls(lines, records, len(data) - intact)
+
+    def append(self, record: Mapping[str, object]) -> None:
+        """Add one record; when this returns, the record survives a crash of the machine."""
+        self._lines.append(encode(record))
+
+    def close(self) -> None:
+        """Release the file and its lock; closing twice is harmless."""
+        self._lines.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read(path: str | Path) -> list[dict[str, Any]]:
+    """Return the records of a journal without locking it, even while it is being written.
+
+    A last line that is still being written, or was torn by a crash, is left out; the file is not changed.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FolderError(f"{path}: cannot be read: {error.strerror}; is this a run's folder?") from error
+    return scan(data, path)[0]

@@ -1,0 +1,56 @@
+"""What a run records: a trial is one trained child, a task record closes a task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Widths = tuple[int, ...]  # z: units added to each hidden group
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One child: the widths it added and what they were worth.
+
+    widths      z, one entry per hidden group
+    accuracy    A(z) on the validation split, in 0 … 1; NaN when the child failed
+    parameters  everything the child would add to the network, head and attention included
+    reward      r(z) = A(z) - penalty(z)
+    """
+
+    widths: Widths
+    accuracy: float
+    parameters: int
+    reward: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether training this child gave no usable accuracy."""
+        return math.isnan(self.accuracy)
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What a finished task leaves for later searches (the paper's episodic memory, and all its trials).
+
+    difficulty  M_t = A¹ - A²: a fresh base network's accuracy less that of the child z = 0
+    best        the widths that were committed
+    trials      every child that was trained, z = 0 first
+    """
+
+    difficulty: float
+    best: Widths
+    trials: tuple[Trial, ...]
+
+
+def trial_from(data: Mapping[str, Any]) -> Trial:
+    """Read a trial from JSON values, where a NaN is written as null."""
+    accuracy, reward = (math.nan if data[name] is None else data[name] for name in ("accuracy", "reward"))
+    return Trial(tuple(data["widths"]), accuracy, data["parameters"], reward)
+
+
+def experience_from(data: Mapping[str, Any]) -> Experience:
+    """Read an experience from JSON values."""
+    return Experience(data["difficulty"], tuple(data["best"]), tuple(trial_from(trial) for trial in data["trials"]))

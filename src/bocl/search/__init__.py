@@ -1,0 +1,19 @@
+"""Which widths to try next: integers in, integers out. No networks, no data, no training.
+
+problem.py           what a searcher may know, and the interface it has
+settings.py          SearchSettings: which searcher, how many trials
+searchers.py         names → searchers
+paper.py             Gaussian process and expected improvement, as in the paper
+random_search.py     uniform over the lattice
+warm_start.py        opening points remembered from earlier tasks
+gaussian_process.py  the mathematics of paper.py
+ledger.py            what was asked for and told; the best child
+lattice.py           the integer box: size, random points, rings of neighbours
+stopping.py          when a search is over
+"""
+
+from bocl.search.problem import Problem, Searcher
+from bocl.search.searchers import make_searcher
+from bocl.search.settings import SearchSettings
+
+__all__ = ["Problem", "SearchSettings", "Searcher", "make_searcher"]

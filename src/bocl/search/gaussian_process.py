@@ -1,0 +1,248 @@
+"""A Gaussian process on rewards and its expected improvement. Numpy in, numpy out; float64 throughout.
+
+    name           paper   shape    meaning
+    inputs         Z       (n, d)   points tried, scaled to the unit box
+    rewards        r       (n,)     what they were worth
+    targets                (n,)     (r - centre) / spread: the process has mean zero on these
+    lengthscales           (d,)     one per input (ARD)
+    outputscale            ()       variance of f
+    noise          σ_m²    ()       variance of ε in r = f(z) + ε
+    mean, std      μ, √Σ   (k,)     of f at k other points; Σ is a variance, so the improvement divides by √Σ
+    best           r*      ()       highest reward so far
+
+    k(a, b) = outputscale · (1 + √5 δ + 5/3 δ²) exp(-√5 δ),   δ² = Σ_i (a_i - b_i)² / lengthscale_i²
+    EI(z)   = (μ - r*) Φ(u) + √Σ φ(u),                         u = (μ - r*) / √Σ
+
+The paper leaves open how hyperparameters are found. Three points do not determine them (the likelihood often
+rises without end), so weak log-normal priors join the likelihood: a deviation that fades as trials come in.
+EI is maximised through its logarithm, which has the same maximiser and does not underflow far from the best.
+
+BoTorch is imported when it is used: it takes seconds, and most users of this package never need it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bocl.search.problem import FloatArray
+
+FIT_ITERATIONS = 100  # iterations, not seconds: results must not depend on the machine's load
+ASCENT_ITERATIONS = 100
+RESTARTS = 8
+STARTING_POINTS = 128  # quasi-random points from which the restarts are drawn
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """What a fit decides, in units of the standardised targets."""
+
+    lengthscales: FloatArray  # (d,)
+    outputscale: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class GaussianProcess:
+    """A process conditioned on data: all that its predictions depend on."""
+
+    inputs: FloatArray  # (n, d)
+    targets: FloatArray  # (n,)
+    centre: float
+    spread: float
+    hyperparameters: Hyperparameters
+
+
+def prior_modes(dimensions: int) -> Hyperparameters:
+    """Return the most likely values before any data; every fit starts from them.
+
+    Distances in the unit box grow as √d, and so does the lengthscale at which points still inform each other.
+    Accuracy saturates within a part of the box, hence 0.3: from 0.5 on, a search of four groups spends its
+    first trials on corners and stays behind random search.
+    """
+    return Hyperparameters(np.full(dimensions, 0.3 * math.sqrt(dimensions)), outputscale=1.0, noise=0.01)
+
+
+def fit(inputs: FloatArray, rewards: FloatArray) -> GaussianProcess:
+    """Condition a process on data, inputs (n, d) and rewards (n,), not all equal.
+
+    Hyperparameters maximise likelihood times prior, by L-BFGS-B from the prior modes. Where the fit breaks
+    down the prior modes stay.
+    """
+    centre, spread = float(rewards.mean()), float(rewards.std(ddof=1))
+    start = prior_modes(inputs.shape[1])
+    process = GaussianProcess(inputs, (rewards - centre) / spread, centre, spread, start)
+    with _quiet_single_thread():
+        from botorch.exceptions.errors import OptimizationGradientError
+        from botorch.optim.fit import fit_gpytorch_mll_scipy
+        from gpytorch.mlls import ExactMarginalLogLikelihood
+        from linear_operator.utils.errors import NanError, NotPSDError
+
+        model = _model(process)
+        model.train()
+        objective = ExactMarginalLogLikelihood(model.likelihood, model)
+        try:
+            fit_gpytorch_mll_scipy(objective, options={"maxiter": FIT_ITERATIONS})
+        except (OptimizationGradientError, NanError, NotPSDError):
+            return process
+        fitted = _hyperparameters(model)
+    values = (*fitted.lengthscales, fitted.outputscale, fitted.noise)
+    usable = all(math.isfinite(value) and value > 0 for value in values)
+    return replace(process, hyperparameters=fitted) if usable else process
+
+
+def believe(process: GaussianProcess, inputs: FloatArray) -> GaussianProcess:
+    """Return the process as if the points (k, d) had been tried and had given just their posterior mean.
+
+    The mean stays as it is everywhere; the uncertainty around the points shrinks.
+    """
+    mean, _ = predict(process, inputs)
+    targets = (mean - process.centre) / process.spread
+    return replace(
+        process,
+        inputs=np.concatenate([process.inputs, inputs]),
+        targets=np.concatenate([process.targets, targets]),
+    )
+
+
+def predict(process: GaussianProcess, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation of f, in rewards, at inputs (k, d): (k,), (k,)."""
+    with _quiet_single_thread():
+        import torch
+
+        model = _model(process)
+        model.eval()
+        with torch.no_grad():
+            posterior = model.posterior(torch.as_tensor(inputs))
+            mean: FloatArray = posterior.mean.squeeze(-1).numpy()
+            variance: FloatArray = posterior.variance.squeeze(-1).numpy()
+    return process.centre + process.spread * mean, process.spread * np.sqrt(variance)
+
+
+def log_expected_improvement(process: GaussianProcess, inputs: FloatArray, best: float) -> FloatArray:
+    """Return log EI, EI in rewards, at inputs (k, d): (k,)."""
+    with _quiet_single_thread():
+        import torch
+
+        with torch.no_grad():
+            values: FloatArray = _acquisition(process, best)(torch.as_tensor(inputs).unsqueeze(-2)).numpy()
+    return values + math.log(process.spread)
+
+
+def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> FloatArray:
+    """Return the ends of all ascents of log EI in the unit box, best first: (restarts, d).
+
+    L-BFGS-B with bounds, from restarts chosen among quasi-random points in favour of high values.
+    """
+    with _quiet_single_thread():
+        import torch
+        from botorch.optim.optimize import optimize_acqf
+
+        box = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, process.inputs.shape[1])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            points, values = optimize_acqf(
+                _acquisition(process, best),
+                bounds=box,
+                q=1,
+                num_restarts=RESTARTS,
+                raw_samples=STARTING_POINTS,
+                options={"maxiter": ASCENT_ITERATIONS, "seed": seed},
+                return_best_only=False,
+            )
+    order = np.argsort(-np.asarray(values), kind="stable")
+    ends: FloatArray = np.asarray(points)[order, 0]
+    return ends
+
+
+def _model(process: GaussianProcess) -> Any:
+    """Return the BoTorch model of a process, its hyperparameters set and its priors registered."""
+    import torch
+    from botorch.models import SingleTaskGP
+    from gpytorch.constraints import Positive
+    from gpytorch.kernels import MaternKernel, ScaleKernel
+    from gpytorch.likelihoods import GaussianLikelihood
+    from gpytorch.means import ZeroMean
+    from gpytorch.priors import LogNormalPrior
+
+    def prior(mode: float) -> Any:
+        return LogNormalPrior(
+            loc=math.log(mode) + 1.0, scale=1.0
+        )  # the mode of a log-normal is exp(loc - scale²)
+
+    def positive() -> Any:
+        return Positive(transform=torch.exp, inv_transform=torch.log)
+
+    dimensions = process.inputs.shape[1]
+    modes = prior_modes(dimensions)
+    matern = MaternKernel(
+        nu=2.5,
+        ard_num_dims=dimensions,
+        lengthscale_prior=prior(float(modes.lengthscales[0])),
+        lengthscale_constraint=positive(),
+    )
+    kernel = ScaleKernel(
+        matern, outputscale_prior=prior(modes.outputscale), outputscale_constraint=positive()
+    )
+    model = SingleTaskGP(
+        torch.as_tensor(process.inputs),
+        torch.as_tensor(process.targets).unsqueeze(-1),
+        likelihood=GaussianLikelihood(noise_prior=prior(modes.noise), noise_constraint=positive()),
+        covar_module=kernel,
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    values = process.hyperparameters
+    matern.lengthscale = torch.as_tensor(values.lengthscales)
+    kernel.outputscale = torch.tensor(values.outputscale, dtype=torch.float64)
+    model.likelihood.noise = torch.tensor([values.noise], dtype=torch.float64)
+    return model
+
+
+def _hyperparameters(model: Any) -> Hyperparameters:
+    """Read the hyperparameters of a BoTorch model made by ``_model``."""
+    kernel = model.covar_module
+    lengthscales: FloatArray = kernel.base_kernel.lengthscale.detach().reshape(-1).numpy().copy()
+    return Hyperparameters(lengthscales, kernel.outputscale.item(), model.likelihood.noise.item())
+
+
+def _acquisition(process: GaussianProcess, best: float) -> Any:
+    """Return log EI of the standardised process, as BoTorch has it."""
+    import torch
+    from botorch.acquisition.analytic import LogExpectedImprovement
+
+    model = _model(process).requires_grad_(False)
+    model.eval()
+    # A tensor, because BoTorch would make float32 of a Python number.
+    reference = torch.tensor((best - process.centre) / process.spread, dtype=torch.float64)
+    return LogExpectedImprovement(model, best_f=reference)
+
+
+@contextmanager
+def _quiet_single_thread() -> Iterator[None]:
+    """Run on one torch thread, restored after, without the warnings that are of no use to the caller.
+
+    One thread: matrices of a few dozen rows gain nothing from more, and sums keep their order.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".torch\.jit\.", category=DeprecationWarning)
+        import torch
+        from botorch.exceptions.warnings import BotorchWarning
+        from gpytorch.utils.warnings import NumericalWarning
+        from linear_operator.utils.warnings import NumericalWarning as LinearNumericalWarning
+
+        # A fit or an ascent that runs out of iterations and a matrix that needs jitter are expected here.
+        for category in (BotorchWarning, NumericalWarning, LinearNumericalWarning):
+            warnings.simplefilter("ignore", category)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)

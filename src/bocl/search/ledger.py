@@ -1,0 +1,105 @@
+"""What a search has handed out and been told, checked at the door; the best child is read off it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from bocl.errors import InputError, WorkError
+from bocl.records.record import Trial, Widths
+from bocl.search.lattice import lattice_size, lies_in
+from bocl.search.problem import Problem
+from bocl.search.settings import SearchSettings
+from bocl.search.stopping import trials_left
+
+
+class Ledger:
+    """The state of one search.
+
+    told     trained children, in the order they were told
+    pending  widths handed out and not told yet, in the order they were asked for
+    taken    all widths that must not be asked for again: known, told or pending
+    """
+
+    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
+        """Open an empty ledger for a problem that makes sense."""
+        check_problem(problem)
+        self.problem = problem
+        self.settings = settings
+        self.told: list[Trial] = []
+        self.pending: list[Widths] = []
+        self.taken: set[Widths] = {trial.widths for trial in problem.known}
+
+    @property
+    def started(self) -> int:
+        """Trials told or under way: the running number of the next one."""
+        return len(self.told) + len(self.pending)
+
+    def room(self, count: int) -> int:
+        """Return how many of ``count`` points may be handed out now."""
+        if count < 1:
+            raise InputError(f"asked for {count} points; ask for 1 or more")
+        untried = lattice_size(self.problem.bounds) - len(self.taken)
+        left = trials_left(self.told, pending=len(self.pending), untried=untried, settings=self.settings)
+        return min(count, left)
+
+    def hand_out(self, widths: Widths) -> None:
+        """Note that widths are being trained."""
+        self.pending.append(widths)
+        self.taken.add(widths)
+
+    def take_in(self, trials: Sequence[Trial]) -> None:
+        """Note trained children, asked for or not; a bad one among them is refused and nothing is noted."""
+        seen = {trial.widths for trial in (*self.problem.known, *self.told)}
+        for trial in trials:
+            check_trial(trial, self.problem.bounds)
+            if trial.widths in seen:
+                raise InputError(f"widths {trial.widths} were told already; tell every child once")
+            seen.add(trial.widths)
+        for trial in trials:
+            if trial.widths in self.taken:
+                self.pending.remove(trial.widths)
+            self.taken.add(trial.widths)
+            self.told.append(trial)
+
+    def best(self) -> Widths:
+        """Return the widths of the highest reward, known children included.
+
+        Of equal rewards the one with fewer parameters wins, then the lexicographically smaller widths.
+        """
+        children = (*self.problem.known, *self.told)
+        trained = [trial for trial in children if not trial.failed]
+        if not trained:
+            reason = f"all {len(children)} children failed" if children else "no child was trained yet"
+            raise WorkError(f"there is no best child: {reason}; tell a trial with a finite accuracy first")
+        return min(trained, key=lambda trial: (-trial.reward, trial.parameters, trial.widths)).widths
+
+
+def check_problem(problem: Problem) -> None:
+    """Refuse a problem that no searcher can work on."""
+    if not problem.bounds or not lies_in(problem.bounds, problem.bounds):
+        raise InputError(f"bounds are {problem.bounds}; give one whole number, 0 or more, per hidden group")
+    if not math.isfinite(problem.difficulty):
+        raise InputError(f"the task's difficulty is {problem.difficulty}; give a finite M_t = A¹ - A²")
+    for position, experience in enumerate(problem.history):
+        if not math.isfinite(experience.difficulty):
+            raise InputError(
+                f"history[{position}] has difficulty {experience.difficulty}; leave that task out"
+            )
+    for trial in problem.known:
+        check_trial(trial, problem.bounds)
+
+
+def check_trial(trial: Trial, bounds: Widths) -> None:
+    """Refuse a child of another shape, outside the bounds, or with a reward that cannot be compared."""
+    if len(trial.widths) != len(bounds):
+        raise InputError(
+            f"widths {trial.widths} have {len(trial.widths)} entries; the problem has {len(bounds)} groups"
+        )
+    if not lies_in(trial.widths, bounds):
+        raise InputError(f"widths {trial.widths} are not whole numbers between 0 and the bounds {bounds}")
+    if not trial.failed and not math.isfinite(trial.reward):
+        raise InputError(
+            f"widths {trial.widths} have accuracy {trial.accuracy} but reward {trial.reward}; "
+            "a failed child has a NaN accuracy, every other a finite reward"
+        )

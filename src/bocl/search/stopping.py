@@ -1,0 +1,46 @@
+"""When a search is over. The one place that decides it, for every searcher.
+
+The first m trials open the search, whoever chose them. After them a search ends with
+
+    N  trials in all,  or  H  trials in a row without a new best reward,  or  no untried point left.
+
+Trials already handed out count as if they brought nothing new. A searcher that is asked for many points at
+once therefore never trains one that it would not have trained when asked one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bocl.records.record import Trial
+from bocl.search.settings import SearchSettings
+
+
+def trials_left(told: Sequence[Trial], *, pending: int, untried: int, settings: SearchSettings) -> int:
+    """Return how many more points may be handed out now.
+
+    told     trained children in the order they were told; a failed one counts as a trial, never as a new best
+    pending  points handed out and not told yet
+    untried  lattice points neither trained nor pending
+
+    With nothing pending, 0 means that the search is over.
+    """
+    opening_left = max(0, settings.warm_points - len(told))
+    searched = max(0, len(told) - settings.warm_points)
+    search_left = min(settings.trials - searched, settings.patience - trials_without_gain(told, settings))
+    if search_left <= 0:
+        return 0
+    return max(0, min(opening_left + search_left - pending, untried))
+
+
+def trials_without_gain(told: Sequence[Trial], settings: SearchSettings) -> int:
+    """Return how many of the latest trials, opening ones left out, came after the best reward so far."""
+    best = float("-inf")
+    stale = 0
+    for position, trial in enumerate(told):
+        if not trial.failed and trial.reward > best:
+            best = trial.reward
+            stale = 0
+        elif position >= settings.warm_points:
+            stale += 1
+    return stale

@@ -1,0 +1,25 @@
+"""The episodic memory: a search opens with what earlier tasks of like difficulty were given.
+
+memory = {(M_j, z_j)}  of the tasks learnt so far; the m nearest in |M_j - M_t| come first,
+random untried points fill up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from bocl.records.record import Widths
+from bocl.search.lattice import lies_in
+from bocl.search.problem import Problem
+
+
+def remembered_points(problem: Problem, taken: Set[Widths]) -> list[Widths]:
+    """Return the widths committed for earlier tasks, nearest difficulty first, each once.
+
+    Of equally near tasks the more recent comes first. Widths that are taken, that lie outside the bounds or
+    belong to a network of another shape are left out.
+    """
+    recent_first = reversed(problem.history)
+    nearest_first = sorted(recent_first, key=lambda task: abs(task.difficulty - problem.difficulty))
+    points = dict.fromkeys(task.best for task in nearest_first)
+    return [point for point in points if lies_in(point, problem.bounds) and point not in taken]

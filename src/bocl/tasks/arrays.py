@@ -1,0 +1,143 @@
+"""A stream of the user's own data, from one pair of arrays per task."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bocl.errors import DataError
+from bocl.seeding import seed_for
+from bocl.tasks.images import channel_statistics, fingerprint_of
+from bocl.tasks.partition import stratified_rows
+from bocl.tasks.samples import Samples, check_fit, checked_samples, class_count, make_split, make_task
+from bocl.tasks.task import Split, Task, checked_index
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayStream:
+    """Tasks that were checked and split when the stream was made."""
+
+    tasks: tuple[Task, ...] = field(repr=False)
+    test_splits: tuple[Split, ...] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __getitem__(self, index: int) -> Task:
+        return self.tasks[checked_index(index, len(self))]
+
+    def test_split(self, index: int) -> Split:
+        """Return the sealed samples of task ``index``."""
+        return self.test_splits[checked_index(index, len(self))]
+
+    def fingerprint(self) -> str:
+        """Return a sha256 of all samples and labels, part by part."""
+        digest = hashlib.sha256()
+        for task, test in zip(self.tasks, self.test_splits, strict=True):
+            for split in (task.train, task.validation, test):
+                digest.update(fingerprint_of(split.raw.numpy(), split.labels.numpy()).encode())
+        return digest.hexdigest()
+
+
+def from_arrays(
+    tasks: Sequence[tuple[Any, Any]],
+    *,
+    test: Sequence[tuple[Any, Any]] | None = None,
+    validation: float = 0.1,
+    test_fraction: float = 0.2,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+) -> ArrayStream:
+    """Make a stream of your own data.
+
+    tasks          one pair (X, y) per task, numpy arrays or torch tensors: X (n, d) or (n, channels, height,
+                   width), of one shape throughout, and y (n,) integers 0 … C-1, where C may differ by task
+    test           one pair (X, y) per task; left out, ``test_fraction`` of each task is set aside for it
+    validation     fraction of what remains that is set aside to choose by, never trained on
+    seed           decides which samples go where
+    names          one per task, for people
+
+    Both parts that are cut off hold every class in its share. Bytes (uint8) stay bytes and are scaled by the
+    mean and standard deviation of the task's training part (per channel of images, one value for vectors);
+    other numbers become float32 and are used as they are.
+    """
+    _check_fraction("validation", validation)
+    _check_fraction("test_fraction", test_fraction)
+    if len(tasks) == 0:
+        raise DataError("tasks is empty; give a list with one pair (X, y) per task")
+    _check_length("names", names, len(tasks))
+    _check_length("test", test, len(tasks))
+
+    first: Samples | None = None
+    made: list[Task] = []
+    sealed: list[Split] = []
+    for index, pair in enumerate(tasks):
+        where = f"tasks[{index}]"
+        samples = checked_samples(*_pair(pair, where), where)
+        first = first or samples
+        _check_like_first(samples, first, where)
+        if test is None:
+            classes = class_count(samples.labels, where, least=3)
+            samples, held_out = _cut(samples, test_fraction, seed_for(seed, "test", index), leave=2)
+        else:
+            classes = class_count(samples.labels, where, least=2)
+            held_out = checked_samples(*_pair(test[index], f"test[{index}]"), f"test[{index}]")
+            check_fit(held_out, samples, classes, f"test[{index}]")
+        train, chosen_by = _cut(samples, validation, seed_for(seed, "validation", index), leave=1)
+        mean, std = _scale(train.inputs)
+        name = names[index] if names is not None else f"task {index + 1}"
+        made.append(make_task(name, index, train, chosen_by, mean, std))
+        sealed.append(make_split(held_out, mean, std))
+    return ArrayStream(tuple(made), tuple(sealed))
+
+
+def _cut(samples: Samples, fraction: float, seed: int, leave: int) -> tuple[Samples, Samples]:
+    kept, drawn = stratified_rows(samples.labels, round(fraction * len(samples.labels)), seed, leave)
+    return (
+        Samples(samples.inputs[kept], samples.labels[kept]),
+        Samples(samples.inputs[drawn], samples.labels[drawn]),
+    )
+
+
+def _scale(inputs: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if inputs.dtype != np.uint8:
+        return (0.0,), (1.0,)
+    # A vector is one channel: a flattened image has pixels that hardly change, and dividing by their own
+    # deviation would make them the loudest.
+    return channel_statistics(inputs if inputs.ndim == 4 else inputs[:, None, None, :])
+
+
+def _pair(pair: Any, where: str) -> tuple[Any, Any]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise DataError(
+            f"{where} is {type(pair).__name__}, not a pair; give a list with one pair (X, y) per task"
+        )
+    return pair[0], pair[1]
+
+
+def _check_fraction(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise DataError(f"{name} is {value!r}; give a fraction between 0 and 1, such as 0.1")
+
+
+def _check_length(name: str, values: Sequence[Any] | None, tasks: int) -> None:
+    if values is not None and len(values) != tasks:
+        raise DataError(f"{name} has {len(values)} entries for {tasks} tasks; give one for each task")
+
+
+def _check_like_first(samples: Samples, first: Samples, where: str) -> None:
+    if samples.inputs.shape[1:] != first.inputs.shape[1:]:
+        raise DataError(
+            f"{where}: samples of shape {samples.inputs.shape[1:]}, but tasks[0] has "
+            f"{first.inputs.shape[1:]}; one network learns all tasks, so bring them to the same shape"
+        )
+    if samples.inputs.dtype != first.inputs.dtype:
+        raise DataError(
+            f"{where}: {samples.inputs.dtype} samples, but tasks[0] has {first.inputs.dtype}; bring all "
+            "tasks to the same type, because bytes are scaled and floats are not"
+        )

@@ -1,0 +1,118 @@
+"""Where data files are looked for, and the proof that they are the published ones.
+
+Looked for in this order: the folder given as ``data``, the folder named by BOCL_DATA, the user's cache. What
+is nowhere is downloaded into the cache. A file is believed by its hash alone, never by its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from bocl.errors import DataError
+from bocl.tasks.download import download
+
+ENVIRONMENT_VARIABLE = "BOCL_DATA"
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file as its authors publish it."""
+
+    place: str  # below a data folder: "MNIST/raw/train-labels-idx1-ubyte.gz"
+    hash: str  # "sha256:…"; "md5:…" where the authors give no better
+    mirrors: tuple[str, ...] = ()  # whole addresses, tried in turn
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file on disk and the hash it must have."""
+
+    path: Path
+    hash: str
+
+
+def obtain(
+    what: str, editions: Sequence[tuple[PublishedFile, ...]], data: Path | str | None
+) -> tuple[FoundFile, ...]:
+    """Return the files of the first edition that is complete in some folder, or download one.
+
+    ``editions`` are different forms of the same data, best first. Only those of a single file with mirrors
+    can be downloaded.
+    """
+    folders = search_folders(data)
+    for folder in folders:
+        for edition in editions:
+            if all((folder / file.place).is_file() for file in edition):
+                return tuple(FoundFile(folder / file.place, file.hash) for file in edition)
+    failures: list[str] = []
+    for edition in editions:
+        for file in edition if len(edition) == 1 else ():
+            target = folders[-1] / file.place
+            if download(file.mirrors, target, file.hash, failures):
+                return (FoundFile(target, file.hash),)
+    forms = " or ".join(" and ".join(file.place for file in edition) for edition in editions)
+    raise DataError(
+        f"{what} was not found in {', '.join(str(folder) for folder in folders)} and not downloaded "
+        f"({'; '.join(failures)}); put {forms} in a folder and give it as data or in {ENVIRONMENT_VARIABLE}"
+    )
+
+
+def search_folders(data: Path | str | None) -> list[Path]:
+    """Return the folders to look in, the cache last; one that was asked for must exist."""
+    folders = []
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    for source, folder in (("data", data), (ENVIRONMENT_VARIABLE, named)):
+        if folder:
+            path = Path(folder).expanduser()
+            if not path.is_dir():
+                raise DataError(
+                    f"{source} is {str(folder)!r}, which is not a folder; create it or correct the path"
+                )
+            folders.append(path)
+    return [*folders, cache_folder()]
+
+
+def cache_folder() -> Path:
+    """Return the user's cache, where downloads are kept."""
+    return Path(platformdirs.user_cache_dir("bocl", appauthor=False))
+
+
+def verify(file: FoundFile) -> None:
+    """Refuse a file that does not have its hash, without loading it."""
+    algorithm, _, wanted = file.hash.partition(":")
+    try:
+        with file.path.open("rb") as stream:
+            found = hashlib.file_digest(
+                stream, lambda: hashlib.new(algorithm, usedforsecurity=False)
+            ).hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"{file.path} cannot be read ({error}); correct its permissions or remove it"
+        ) from error
+    if found != wanted:
+        raise DataError(
+            f"{file.path} is not the published file: its {algorithm} is {found}, wanted {wanted}; delete or "
+            "move it to have it looked for elsewhere or downloaded again"
+        )
+
+
+def read_verified(file: FoundFile) -> bytes:
+    """Return the content of a file that has its hash."""
+    verify(file)
+    return file.path.read_bytes()
+
+
+def verify_bytes(content: bytes, wanted: str, where: str) -> None:
+    """Refuse bytes, such as a member of an archive, that do not have the hash wanted."""
+    algorithm, _, digest = wanted.partition(":")
+    found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
+    if found != digest:
+        raise DataError(
+            f"{where} is not as published: its {algorithm} is {found}, wanted {digest}; get it again"
+        )

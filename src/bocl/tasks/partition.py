@@ -1,0 +1,31 @@
+"""Cutting a set of labelled samples in two so that every class is in both parts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def stratified_rows(
+    labels: NDArray[np.int64], size: int, seed: int, leave: int = 1
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw ``size`` rows, each class in its share, and return (kept rows, drawn rows), both ascending.
+
+    labels  (n,) integers 0 … C-1, every class more than ``leave`` times
+
+    Shares are rounded by largest remainder, so that they add up to ``size`` exactly. Only a class so rare
+    (or a ``size`` so large) that no sample would be drawn or fewer than ``leave`` kept moves the total.
+    """
+    class_sizes = np.bincount(labels)  # (C,)
+    exact = size * class_sizes / len(labels)
+    share = np.floor(exact).astype(np.int64)
+    by_remainder = np.argsort(share - exact, kind="stable")  # largest remainder first, ties by class
+    share[by_remainder[: size - int(share.sum())]] += 1
+    share = np.clip(share, 1, class_sizes - leave)
+
+    generator = np.random.default_rng(seed)
+    is_drawn = np.zeros(len(labels), dtype=bool)
+    for label, count in enumerate(share):
+        rows = np.flatnonzero(labels == label)
+        is_drawn[generator.permutation(rows)[:count]] = True
+    return np.flatnonzero(~is_drawn), np.flatnonzero(is_drawn)

@@ -1,0 +1,99 @@
+"""Every task sees the same images through its own fixed shuffling of the pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bocl.errors import DataError
+from bocl.seeding import seed_for
+from bocl.tasks.digits import load_digits
+from bocl.tasks.images import LabelledImages
+from bocl.tasks.mnist import load_mnist
+from bocl.tasks.partition import stratified_rows
+from bocl.tasks.samples import checked_samples, make_split, make_task
+from bocl.tasks.task import Split, Task, checked_index
+
+DIGITS_VALIDATION = 144  # of 1,437
+MNIST_VALIDATION = 5_000  # of 60,000
+
+Transform = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]  # (n, channels, height, width) → the same shape
+
+
+@dataclass(frozen=True, eq=False)
+class PermutedStream:
+    """Task ``index`` permutes the pixels by a permutation drawn from (seed, index)."""
+
+    images: LabelledImages
+    tasks: int
+    seed: int
+    validation: int  # images set aside of the training images, the same ones in every task
+
+    def __len__(self) -> int:
+        return self.tasks
+
+    def __getitem__(self, index: int) -> Task:
+        transform = self._transform(index)
+        return transformed_task(
+            self.images, transform, f"permutation {index + 1}", index, self.validation, self.seed
+        )
+
+    def test_split(self, index: int) -> Split:
+        """Return the sealed samples of task ``index``."""
+        return transformed_test(self.images, self._transform(index), index)
+
+    def fingerprint(self) -> str:
+        """Return the sha256 of the images the stream is made from."""
+        return self.images.fingerprint
+
+    def _transform(self, index: int) -> Transform:
+        checked_index(index, self.tasks)
+        return permutation(self.seed, index, self.images.train_images[0].size)
+
+
+def permuted_digits(tasks: int = 5, seed: int = 0) -> PermutedStream:
+    """scikit-learn's 8x8 digits, pixels shuffled anew for each task; needs no download."""
+    return PermutedStream(load_digits(seed), checked_count(tasks), seed, DIGITS_VALIDATION)
+
+
+def permuted_mnist(tasks: int = 10, seed: int = 0, data: Path | str | None = None) -> PermutedStream:
+    """MNIST, pixels shuffled anew for each task; 55,000 / 5,000 / 10,000 images."""
+    return PermutedStream(load_mnist(data), checked_count(tasks), seed, MNIST_VALIDATION)
+
+
+def permutation(seed: int, index: int, pixels: int) -> Transform:
+    """Return the shuffling of task ``index``."""
+    order = np.random.default_rng(seed_for(seed, "permutation", index)).permutation(pixels)
+
+    def shuffled(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return np.take(images.reshape(len(images), pixels), order, axis=1).reshape(images.shape)
+
+    return shuffled
+
+
+def transformed_task(
+    images: LabelledImages, transform: Transform, name: str, index: int, validation: int, seed: int
+) -> Task:
+    """Return the training images through ``transform``, ``validation`` of them set aside by the seed."""
+    parts = [
+        checked_samples(transform(images.train_images[rows]), images.train_labels[rows], f"task {index}")
+        for rows in stratified_rows(images.train_labels, validation, seed_for(seed, "validation"))
+    ]
+    return make_task(name, index, parts[0], parts[1], images.mean, images.std)
+
+
+def transformed_test(images: LabelledImages, transform: Transform, index: int) -> Split:
+    """Return the test images through ``transform``."""
+    samples = checked_samples(transform(images.test_images), images.test_labels, f"test split {index}")
+    return make_split(samples, images.mean, images.std)
+
+
+def checked_count(tasks: int) -> int:
+    """Return ``tasks`` if a stream can have so many."""
+    if tasks < 1:
+        raise DataError(f"tasks is {tasks}; a stream has one task or more")
+    return tasks

@@ -1,0 +1,178 @@
+"""Every check on samples and labels: the streams make their tasks and test splits here, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bocl.errors import DataError
+from bocl.tasks.task import Split, Task
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Labelled samples that passed the checks.
+
+    inputs  (n, *shape)  uint8 or finite float32; shape is (d,) or (channels, height, width)
+    labels  (n,)         int64, none negative
+    """
+
+    inputs: NDArray[Any]
+    labels: NDArray[np.int64]
+
+
+def checked_samples(inputs: Any, labels: Any, where: str) -> Samples:
+    """Turn a user's arrays or tensors into Samples; ``where`` names them in messages: ``tasks[2]``."""
+    checked_inputs = _checked_inputs(inputs, where)
+    checked_labels = _checked_labels(labels, where)
+    if len(checked_inputs) != len(checked_labels):
+        raise DataError(
+            f"{where}: {len(checked_inputs)} samples but {len(checked_labels)} labels; "
+            "give one label for each sample, in the same order"
+        )
+    return Samples(checked_inputs, checked_labels)
+
+
+def class_count(labels: NDArray[np.int64], where: str, least: int = 1) -> int:
+    """Return C for labels 0 … C-1, of which each must be there ``least`` times or more."""
+    largest = int(labels.max())
+    if largest >= len(labels):  # and counting up to it could be costly
+        raise DataError(
+            f"{where}: label {largest} with only {_count(len(labels))}, so there is an empty class; number "
+            "the classes 0, 1, 2 … without gaps, for instance with numpy.unique(y, return_inverse=True)"
+        )
+    sizes = np.bincount(labels)
+    if len(sizes) < 2:
+        raise DataError(f"{where}: all labels are 0; a task needs two classes or more, labelled 0 and 1")
+    missing = np.flatnonzero(sizes == 0)
+    if len(missing):
+        raise DataError(
+            f"{where}: empty class {_listed(missing)}: the largest label is {largest}, but these labels "
+            "have no training sample; number the classes 0, 1, 2 … without gaps"
+        )
+    rare = int(sizes.argmin())
+    if sizes[rare] < least:
+        raise DataError(
+            f"{where}: class {rare} has {_count(int(sizes[rare]))}, too few to split: it needs {least}, one "
+            "for each part; add samples, merge or leave out the class, or bring your own test set"
+        )
+    return len(sizes)
+
+
+def make_task(
+    name: str,
+    index: int,
+    train: Samples,
+    validation: Samples,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> Task:
+    """Build a Task on its own copies of the samples, after checking that the two parts fit each other."""
+    where = f"task {index} ({name})"
+    classes = class_count(train.labels, f"{where}, training part")
+    check_fit(validation, train, classes, f"{where}, validation part")
+    return Task(name, index, classes, make_split(train, mean, std), make_split(validation, mean, std))
+
+
+def make_split(samples: Samples, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:
+    """Build a Split on its own copy of the samples."""
+    return Split(_owned(samples.inputs), _owned(samples.labels), mean, std)
+
+
+def check_fit(samples: Samples, train: Samples, classes: int, where: str) -> None:
+    """Refuse validation or test samples that a network trained on ``train`` could not be scored on."""
+    if samples.inputs.shape[1:] != train.inputs.shape[1:]:
+        raise DataError(
+            f"{where}: samples of shape {samples.inputs.shape[1:]}, but the training samples have "
+            f"{train.inputs.shape[1:]}; bring both to the same shape"
+        )
+    if samples.inputs.dtype != train.inputs.dtype:
+        raise DataError(
+            f"{where}: {samples.inputs.dtype} samples, but the training samples are {train.inputs.dtype}; "
+            "bring both to the same type, because bytes are scaled and floats are not"
+        )
+    largest = int(samples.labels.max())
+    if largest >= classes:
+        raise DataError(
+            f"{where}: label {largest}, but the training labels end at {classes - 1}; remove these samples "
+            "or add the class to the training samples"
+        )
+
+
+def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
+    array = _as_numpy(inputs, f"{where}: samples")
+    if array.ndim not in (2, 4):
+        hint = "; add the channel axis with X[:, None]" if array.ndim == 3 else ""
+        raise DataError(
+            f"{where}: samples of shape {array.shape} have {array.ndim} dimensions; give vectors (n, d) or "
+            f"images (n, channels, height, width){hint}"
+        )
+    if array.size == 0:
+        raise DataError(f"{where}: no samples (shape {array.shape}); leave the task out or give it samples")
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype.kind not in "fiub":
+        raise DataError(
+            f"{where}: samples of type {array.dtype} are not numbers; convert them to float32 or uint8"
+        )
+    with np.errstate(over="ignore"):  # what overflows becomes inf, which the next check names
+        floats = array.astype(np.float32)
+    finite = np.isfinite(floats)
+    if not finite.all():
+        row = int(np.argwhere(~finite)[0, 0])
+        value = array[row][~finite[row]].flat[0]
+        count = int((~finite).sum())
+        raise DataError(
+            f"{where}: sample {row} holds {value}, not a finite float32 number ({count} such values in all); "
+            "remove these samples or fill in the values"
+        )
+    return floats
+
+
+def _checked_labels(labels: Any, where: str) -> NDArray[np.int64]:
+    array = _as_numpy(labels, f"{where}: labels")
+    if array.ndim != 1:
+        raise DataError(f"{where}: labels of shape {array.shape}; give one integer per sample, shape (n,)")
+    if array.size == 0:
+        raise DataError(f"{where}: no labels; give one integer per sample")
+    if array.dtype.kind not in "iu":
+        raise DataError(
+            f"{where}: labels of type {array.dtype} (the first is {array[0]!r}) are not integers; number the "
+            "classes 0, 1, 2 … and convert with y.astype('int64')"
+        )
+    smallest, largest = int(array.min()), int(array.max())
+    if smallest < 0:
+        raise DataError(f"{where}: label {smallest} is negative; number the classes 0, 1, 2 …")
+    if largest >= 2**31:
+        raise DataError(f"{where}: label {largest} is too large for a class; number the classes 0, 1, 2 …")
+    return array.astype(np.int64)
+
+
+def _as_numpy(values: Any, where: str) -> NDArray[Any]:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        if values.dtype == torch.bfloat16:  # numpy has no such type
+            values = values.float()
+        return np.asarray(values.numpy())
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"{where} are not an array ({error}); give rows of equal length") from error
+
+
+def _owned(array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.array(array, order="C"))
+
+
+def _count(samples: int) -> str:
+    return "1 sample" if samples == 1 else f"{samples} samples"
+
+
+def _listed(labels: NDArray[np.int64]) -> str:
+    shown = ", ".join(str(label) for label in labels[:5])
+    return shown if len(labels) <= 5 else f"{shown} and {len(labels) - 5} more"

@@ -1,0 +1,73 @@
+"""One data set cut by class: every task brings classes that were not there before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bocl.errors import DataError
+from bocl.seeding import seed_for
+from bocl.tasks.cifar100 import load_cifar100
+from bocl.tasks.images import LabelledImages
+from bocl.tasks.partition import stratified_rows
+from bocl.tasks.samples import Samples, checked_samples, make_split, make_task
+from bocl.tasks.task import Split, Task, checked_index
+
+CIFAR100_CLASSES = 100
+CIFAR100_VALIDATION = 50  # of the 500 training images of a class
+
+
+@dataclass(frozen=True, eq=False)
+class SplitStream:
+    """Task ``index`` holds the classes index·classes … (index+1)·classes - 1, labelled from 0."""
+
+    images: LabelledImages
+    tasks: int
+    seed: int
+    classes: int  # in each task
+    validation: int  # images of a class set aside, on average
+
+    def __len__(self) -> int:
+        return self.tasks
+
+    def __getitem__(self, index: int) -> Task:
+        checked_index(index, self.tasks)
+        first = index * self.classes
+        samples = self._samples(self.images.train_images, self.images.train_labels, index)
+        seed = seed_for(self.seed, "validation", index)
+        train, validation = (
+            Samples(samples.inputs[rows], samples.labels[rows])
+            for rows in stratified_rows(samples.labels, self.validation * self.classes, seed)
+        )
+        name = f"classes {first}-{first + self.classes - 1}"
+        return make_task(name, index, train, validation, self.images.mean, self.images.std)
+
+    def test_split(self, index: int) -> Split:
+        """Return the sealed samples of task ``index``."""
+        checked_index(index, self.tasks)
+        samples = self._samples(self.images.test_images, self.images.test_labels, index)
+        return make_split(samples, self.images.mean, self.images.std)
+
+    def fingerprint(self) -> str:
+        """Return the sha256 of the images the stream is made from."""
+        return self.images.fingerprint
+
+    def _samples(self, images: NDArray[np.uint8], labels: NDArray[np.int64], index: int) -> Samples:
+        first = index * self.classes
+        rows = np.flatnonzero((labels >= first) & (labels < first + self.classes))
+        return checked_samples(images[rows], labels[rows] - first, f"task {index}")
+
+
+def split_cifar100(
+    tasks: int = 10, seed: int = 0, data: Path | str | None = None, classes: int = 10
+) -> SplitStream:
+    """CIFAR-100, ten new classes in each task; 4,500 / 500 / 1,000 images a task."""
+    if tasks < 1 or classes < 2 or tasks * classes > CIFAR100_CLASSES:
+        raise DataError(
+            f"{tasks} tasks of {classes} classes cannot be cut from CIFAR-100's {CIFAR100_CLASSES} classes; "
+            f"take one task or more, two classes or more, and no more than {CIFAR100_CLASSES} classes in all"
+        )
+    return SplitStream(load_cifar100(data), tasks, seed, classes, CIFAR100_VALIDATION)

@@ -1,0 +1,75 @@
+"""What a method is given: one task's training and validation samples, never its test samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Labelled samples, kept as they were published (bytes stay bytes) and scaled when asked for.
+
+    raw     (n, *shape)  uint8 or float32
+    labels  (n,)         int64, 0 … classes-1
+    mean, std            one value per channel of an image, or a single value for all; in units of raw / 255,
+                         used for uint8 alone
+    """
+
+    raw: Tensor
+    labels: Tensor
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def inputs(self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return what a network sees, (n, *shape): floats as they are, bytes as (raw/255 - mean)/std."""
+        raw = self.raw.to(device)
+        if raw.dtype != torch.uint8:
+            return raw.to(dtype)
+        shape = (-1,) + (1,) * (raw.dim() - 2)
+        mean = torch.tensor(self.mean, dtype=dtype, device=device).reshape(shape)
+        std = torch.tensor(self.std, dtype=dtype, device=device).reshape(shape)
+        return raw.to(dtype).div_(255).sub_(mean).div_(std)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One task of a stream. It holds no way to reach its stream or its test split."""
+
+    name: str  # for people: "permutation 3", "classes 20-29"
+    index: int  # place in the stream, from 0
+    classes: int
+    train: Split
+    validation: Split
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return tuple(self.train.raw.shape[1:])
+
+
+class TaskStream(Protocol):
+    """Tasks in order, each a pure function of (seed, index)."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Task:
+        """Return task ``index``; IndexError past the end, so that a stream can be iterated."""
+        ...
+
+    def test_split(self, index: int) -> Split:
+        """Return the sealed samples of task ``index``, for scoring finished tasks alone."""
+        ...
+
+
+def checked_index(index: int, tasks: int) -> int:
+    """Return ``index`` if a stream of ``tasks`` tasks has it; counting from the end is not offered."""
+    if not 0 <= index < tasks:
+        raise IndexError(f"task {index} of a stream of {tasks}: tasks are numbered 0 to {tasks - 1}")
+    return index

@@ -1,0 +1,21 @@
+"""Where tensors live."""
+
+from __future__ import annotations
+
+import torch
+
+from bocl.errors import DeviceError
+
+
+def resolve_device(name: str = "auto") -> torch.device:
+    """Return the device for `auto`, `cpu`, `cuda` or `cuda:N`; `auto` takes a GPU when there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise DeviceError(f"unknown device '{name}'; use auto, cpu, cuda or cuda:N")
+    if kind == "cuda":
+        present = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(number or 0) >= present:
+            raise DeviceError(f"device '{name}' was asked for, but PyTorch sees {present} GPUs; use --device cpu")
+    return torch.device(name)

@@ -1,0 +1,29 @@
+"""Accuracy, always measured in batches of one fixed size so that logits keep their bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from bocl.training.batches import DeviceSplit
+
+BATCH = 1000
+
+
+def accuracies(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> Tensor:
+    """Return the share of samples put in the right class: (K,) for logits (K, n, classes), else a scalar."""
+    right: Tensor | None = None
+    with torch.no_grad():
+        for start in range(0, len(split), BATCH):
+            logits = predict(split.inputs[start : start + BATCH])
+            hits = (logits.argmax(-1) == split.labels[start : start + BATCH]).sum(-1)
+            right = hits if right is None else right + hits
+    assert right is not None
+    return right.double() / len(split)
+
+
+def accuracy(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> float:
+    """Return the accuracy of one network with logits (n, classes)."""
+    return float(accuracies(predict, split))

@@ -1,0 +1,21 @@
+"""Fixtures for every room."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Return the folder of the published MNIST and CIFAR-100 files, or skip."""
+    folder = os.environ.get("BOCL_DATA")
+    if not folder:
+        pytest.skip("BOCL_DATA is not set: it names the folder of the published MNIST and CIFAR-100 files")
+    path = Path(folder)
+    for place in ("MNIST/raw/train-images-idx3-ubyte.gz", "cifar-100-binary/train.bin"):
+        if not (path / place).is_file():
+            pytest.skip(f"BOCL_DATA is {folder}, which has no {place}")
+    return path

@@ -1,0 +1,238 @@
+"""What every searcher must do, whatever it is made of."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bocl.errors import InputError, WorkError
+from bocl.records.record import Trial, Widths
+from bocl.search.problem import Problem, Searcher
+from bocl.search.searchers import SEARCHERS, make_searcher
+from bocl.search.settings import SearchKind, SearchSettings
+
+KINDS = get_args(SearchKind)
+every_searcher = pytest.mark.parametrize("kind", KINDS)
+
+
+def problem(bounds: Widths, known: tuple[Trial, ...] = (), seed: int = 0, difficulty: float = 0.0) -> Problem:
+    return Problem(
+        bounds, lambda z: z.sum(1), lambda z: 1e-3 * z.sum(1), known=known, seed=seed, difficulty=difficulty
+    )
+
+
+def judge(widths: Widths) -> Trial:
+    accuracy = 0.9 - sum(math.exp(-width / 5) for width in widths) / (2 * len(widths))
+    return Trial(widths, accuracy, 10 * sum(widths), accuracy - 1e-3 * sum(widths))
+
+
+def failed(widths: Widths) -> Trial:
+    return Trial(widths, math.nan, 10 * sum(widths), math.nan)
+
+
+def make(kind: SearchKind, bounds: Widths, known: tuple[Trial, ...] = (), **numbers: int) -> Searcher:
+    """A searcher with patience for everything unless told otherwise."""
+    chosen = SearchSettings(kind=kind, **{"trials": 6, "patience": 10_000, **numbers})
+    return make_searcher(problem(bounds, known), chosen)
+
+
+def tried(searcher: Searcher, count: int = 8) -> list[Widths]:
+    points: list[Widths] = []
+    while asked := searcher.ask(count):
+        assert len(asked) <= count
+        points += asked
+        searcher.tell([judge(widths) for widths in asked])
+    return points
+
+
+def test_every_kind_has_a_searcher() -> None:
+    assert set(SEARCHERS) == set(KINDS)
+
+
+@every_searcher
+@pytest.mark.parametrize("bounds", [(29,), (29, 60), (29, 0, 29), (8, 16, 29, 29), (29,) * 8])
+def test_points_are_new_integers_inside_the_bounds(kind: SearchKind, bounds: Widths) -> None:
+    known = judge((0,) * len(bounds))
+    points = tried(make(kind, bounds, (known,), trials=4))
+    assert len(points) == len({*points, known.widths}) - 1 == 3 + 4
+    for point in points:
+        assert isinstance(point, tuple)
+        assert len(point) == len(bounds)
+        for width, bound in zip(point, bounds, strict=True):
+            assert type(width) is int
+            assert 0 <= width <= bound
+
+
+@every_searcher
+@pytest.mark.parametrize("bounds", [(0,), (0, 0, 0), (1,), (5,), (2, 2), (1, 0, 2)])
+def test_a_small_space_is_used_up_and_then_it_is_over(kind: SearchKind, bounds: Widths) -> None:
+    searcher = make(kind, bounds, trials=100)
+    points = tried(searcher)
+    assert len(points) == len(set(points)) == math.prod(bound + 1 for bound in bounds)
+    assert searcher.ask(1) == []
+    assert (
+        searcher.best() == min(map(judge, points), key=lambda trial: (-trial.reward, trial.parameters)).widths
+    )
+
+
+@every_searcher
+def test_a_space_of_the_known_child_alone_is_over_at_once(kind: SearchKind) -> None:
+    searcher = make(kind, (0, 0), (judge((0, 0)),))
+    assert searcher.ask(8) == []
+    assert searcher.best() == (0, 0)
+
+
+@every_searcher
+@given(
+    bounds=st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple),
+    trials=st.integers(1, 4),
+    warm_points=st.integers(0, 3),
+    count=st.integers(1, 9),
+)
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_totals(kind: SearchKind, bounds: Widths, trials: int, warm_points: int, count: int) -> None:
+    points = tried(make(kind, bounds, trials=trials, warm_points=warm_points), count)
+    assert (
+        len(points) == len(set(points)) == min(warm_points + trials, math.prod(bound + 1 for bound in bounds))
+    )
+
+
+@every_searcher
+def test_patience_ends_the_search(kind: SearchKind) -> None:
+    searcher = make(kind, (29, 29), trials=20, patience=2)
+    searcher.tell([Trial((9, 9), 0.9, 1, 0.9), Trial((9, 8), 0.8, 1, 0.8), Trial((8, 9), 0.8, 1, 0.8)])
+    told = 0
+    while asked := searcher.ask(8):
+        searcher.tell([Trial(widths, 0.1, 1, 0.1) for widths in asked])
+        told += len(asked)
+    assert told == 2
+    searcher.tell([Trial((7, 7), 0.95, 1, 0.95)])  # a user's own child is a new best: the search goes on
+    assert len(searcher.ask(8)) >= 1
+
+
+@every_searcher
+def test_pending_points_take_room(kind: SearchKind) -> None:
+    searcher = make(kind, (29, 29), trials=2, warm_points=3)
+    handed_out: list[Widths] = []
+    while asked := searcher.ask(4):
+        handed_out += asked
+    assert len(handed_out) == len(set(handed_out)) == 5
+    searcher.tell([judge(widths) for widths in reversed(handed_out)])
+    assert searcher.ask(1) == []
+
+
+@every_searcher
+def test_telling_in_any_order_and_in_parts(kind: SearchKind) -> None:
+    searcher = make(kind, (29, 29), trials=3)
+    points: list[Widths] = []
+    late: list[Widths] = []
+    while asked := searcher.ask(3):
+        points += asked
+        searcher.tell([judge(widths) for widths in [*reversed(asked[1:]), *late]])
+        late = asked[:1]
+    searcher.tell([judge(widths) for widths in late])
+    assert len(points) == len(set(points)) == 6
+    assert judge(searcher.best()).reward == max(judge(widths).reward for widths in points)
+
+
+@every_searcher
+def test_failed_children_are_trials_that_never_win(kind: SearchKind) -> None:
+    searcher = make(kind, (4, 4), trials=5)
+    points: list[Widths] = []
+    while asked := searcher.ask(2):
+        searcher.tell([failed(widths) if len(points) % 2 else judge(widths) for widths in asked])
+        points += asked
+    assert len(points) == len(set(points)) == 8
+    assert not math.isnan(judge(searcher.best()).reward)
+
+
+@every_searcher
+def test_all_failed(kind: SearchKind) -> None:
+    searcher = make(kind, (4, 4), trials=2)
+    with pytest.raises(WorkError, match="no child was trained"):
+        searcher.best()
+    while asked := searcher.ask(8):
+        searcher.tell([failed(widths) for widths in asked])
+    with pytest.raises(WorkError, match="all 5 children failed"):
+        searcher.best()
+    with_zero = make(kind, (4, 4), (judge((0, 0)),), trials=2)
+    with_zero.tell([failed((1, 1))])
+    assert with_zero.best() == (0, 0)
+
+
+@every_searcher
+def test_the_best_child(kind: SearchKind) -> None:
+    searcher = make(kind, (9, 9), (Trial((0, 0), 0.5, 0, 0.5),))
+    assert searcher.best() == (0, 0)
+    searcher.tell([Trial((5, 5), 0.9, 100, 0.8), Trial((6, 6), 0.99, 120, 0.7), failed((1, 1))])
+    assert searcher.best() == (5, 5)  # by reward, not accuracy
+    searcher.tell([Trial((7, 2), 0.9, 90, 0.8)])
+    assert searcher.best() == (7, 2)  # as good with fewer parameters
+    searcher.tell([Trial((7, 1), 0.9, 90, 0.8), Trial((8, 0), 0.9, 90, 0.8)])
+    assert searcher.best() == (7, 1)
+
+
+@every_searcher
+def test_same_seed_same_points(kind: SearchKind) -> None:
+    assert tried(make(kind, (29, 29), trials=2)) == tried(make(kind, (29, 29), trials=2))
+
+
+@every_searcher
+def test_a_thousand_trials_of_the_users_own(kind: SearchKind) -> None:
+    bounds = (29,) * 4
+    searcher = make(kind, bounds, trials=2000)
+    rows = np.unique(np.random.default_rng(0).integers(0, 30, (1100, 4)), axis=0)[:1000]
+    own = [tuple(row) for row in rows.tolist()]
+    searcher.tell([judge(widths) for widths in own])
+    asked = searcher.ask(8)
+    assert asked
+    assert not {*asked} & {*own}
+    assert judge(searcher.best()).reward == max(judge(widths).reward for widths in own)
+
+
+@every_searcher
+@pytest.mark.parametrize("count", [0, -1])
+def test_asking_for_nothing_is_refused(kind: SearchKind, count: int) -> None:
+    with pytest.raises(InputError, match=f"asked for {count} points"):
+        make(kind, (4, 4)).ask(count)
+
+
+@every_searcher
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (Trial((1, 2, 3), 0.5, 1, 0.5), r"\(1, 2, 3\) have 3 entries.*2 groups"),
+        (Trial((1, 5), 0.5, 1, 0.5), r"\(1, 5\).*bounds \(4, 4\)"),
+        (Trial((-1, 2), 0.5, 1, 0.5), r"\(-1, 2\)"),
+        (Trial((1, 2.5), 0.5, 1, 0.5), r"\(1, 2\.5\)"),  # type: ignore[arg-type]
+        (Trial((1, 2), 0.5, 1, math.nan), "reward nan"),
+        (Trial((1, 2), math.inf, 1, math.inf), "reward inf"),
+        (Trial((0, 0), 0.5, 1, 0.5), "told already"),
+        (Trial((3, 3), 0.5, 1, 0.5), "told already"),
+    ],
+)
+def test_wrong_trials_are_refused_and_change_nothing(kind: SearchKind, wrong: Trial, named: str) -> None:
+    searcher = make(kind, (4, 4), (Trial((0, 0), 0.5, 0, 0.5),))
+    searcher.tell([Trial((3, 3), 0.6, 1, 0.6)])
+    with pytest.raises(InputError, match=named):
+        searcher.tell([Trial((4, 4), 0.9, 1, 0.9), wrong])
+    assert searcher.best() == (3, 3)
+    searcher.tell([Trial((4, 4), 0.9, 1, 0.9)])
+    assert searcher.best() == (4, 4)
+
+
+@every_searcher
+def test_wrong_problems_are_refused(kind: SearchKind) -> None:
+    chosen = SearchSettings(kind=kind)
+    for bounds in [(), (-1, 3), (2.5, 1)]:
+        with pytest.raises(InputError, match="bounds are"):
+            make_searcher(problem(bounds), chosen)
+    with pytest.raises(InputError, match="difficulty is nan"):
+        make_searcher(problem((4,), difficulty=math.nan), chosen)
+    with pytest.raises(InputError, match="have 2 entries"):
+        make_searcher(problem((4,), known=(judge((0, 0)),)), chosen)

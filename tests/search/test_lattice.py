@@ -1,0 +1,98 @@
+"""The integer box, huge and tiny."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bocl.search.lattice import lattice_size, lies_in, nearest_untried, random_untried, ring
+
+BOUNDS = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
+
+
+def box(bounds: tuple[int, ...]) -> set[tuple[int, ...]]:
+    return set(itertools.product(*(range(bound + 1) for bound in bounds)))
+
+
+def test_size() -> None:
+    assert lattice_size((0, 0)) == 1
+    assert lattice_size((29,) * 8) == 30**8
+
+
+@pytest.mark.parametrize(
+    ("widths", "inside"),
+    [
+        ((0, 0), True),
+        ((3, 5), True),
+        ((np.int64(3), 5), True),
+        ((4, 0), False),
+        ((-1, 0), False),
+        ((1,), False),
+        ((1, 1, 0), False),
+        ((1.0, 1), False),
+    ],
+)
+def test_inside(widths: tuple[int, ...], inside: bool) -> None:
+    assert lies_in(widths, (3, 5)) is inside
+
+
+@given(bounds=BOUNDS, seed=st.integers(0, 2**63 - 1))
+@settings(max_examples=30, deadline=None)
+def test_random_points_cover_the_box_without_repeats(bounds: tuple[int, ...], seed: int) -> None:
+    taken: set[tuple[int, ...]] = set()
+    for index in range(lattice_size(bounds)):
+        point = random_untried(bounds, taken, seed + index)
+        assert point not in taken
+        taken.add(point)
+    assert taken == box(bounds)
+
+
+@pytest.mark.parametrize(
+    "taken", [set(), {(0, 0), (1, 1), (2, 2), (0, 1)}, {(0, 0), (1, 1), (2, 2), (0, 1), (1, 0)}]
+)
+def test_random_points_are_uniform(taken: set[tuple[int, ...]]) -> None:
+    """Over 900 seeds each free point comes up 900 / free times, within five standard deviations."""
+    free = box((2, 2)) - taken
+    counts = Counter(random_untried((2, 2), taken, seed) for seed in range(900))
+    assert set(counts) == free
+    share = 1 / len(free)
+    for point in free:
+        assert abs(counts[point] - 900 * share) < 5 * (900 * share * (1 - share)) ** 0.5
+
+
+@pytest.mark.parametrize("groups", [4, 8])
+def test_a_huge_box_is_not_listed(groups: int) -> None:
+    bounds = (29,) * groups
+    taken: set[tuple[int, ...]] = set()
+    for index in range(200):
+        taken.add(random_untried(bounds, taken, index))
+    assert len(taken) == 200
+    assert all(lies_in(point, bounds) for point in taken)
+    assert len(nearest_untried((0,) * groups, bounds, {(0,) * groups})) == groups
+
+
+@given(bounds=BOUNDS, data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_rings_partition_the_box(bounds: tuple[int, ...], data: st.DataObject) -> None:
+    centre = tuple(data.draw(st.integers(0, bound)) for bound in bounds)
+    rings = [list(ring(centre, radius, bounds)) for radius in range(sum(bounds) + 1)]
+    for radius, points in enumerate(rings):
+        for point in points:
+            assert sum(abs(a - b) for a, b in zip(point, centre, strict=True)) == radius
+    everything = [point for points in rings for point in points]
+    assert len(everything) == lattice_size(bounds)
+    assert set(everything) == box(bounds)
+
+
+def test_nearest_untried_grows_only_as_far_as_needed() -> None:
+    bounds = (3, 3)
+    taken = {(1, 1), (0, 1), (1, 0), (1, 2), (2, 1)}
+    assert set(nearest_untried((1, 1), bounds, taken - {(1, 2)})) == {(1, 2)}
+    assert set(nearest_untried((1, 1), bounds, taken)) == {(0, 0), (0, 2), (2, 0), (2, 2), (1, 3), (3, 1)}
+    assert nearest_untried((1, 1), bounds, box(bounds)) == []
+    assert nearest_untried((1, 1), bounds, box(bounds) - {(3, 3)}) == [(3, 3)]

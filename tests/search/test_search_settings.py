@@ -1,0 +1,43 @@
+"""Settings are checked when they are made, and every message names the value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bocl.errors import ConfigError
+from bocl.search.settings import SearchSettings
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"kind": "papr"}, r"'papr'.*did you mean 'paper'"),
+        ({"trials": 0}, r"search\.trials is 0.*1 or more"),
+        ({"trials": 2.5}, r"search\.trials is 2\.5"),
+        ({"patience": 0}, r"search\.patience is 0"),
+        ({"patience": True}, r"search\.patience is True"),
+        ({"warm_points": -1}, r"search\.warm_points is -1.*0 or more"),
+        ({"round_size": 0}, r"search\.round_size is 0"),
+        ({"bounds": -3}, r"search\.bounds is -3"),
+        ({"bounds": ()}, r"search\.bounds is empty"),
+        ({"bounds": (4, -1)}, r"search\.bounds\[1\] is -1"),
+        ({"bounds": (4, 1.5)}, r"search\.bounds\[1\] is 1\.5"),
+    ],
+)
+def test_wrong_values_are_refused(wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        SearchSettings(**wrong)
+
+
+def test_the_least_values_are_accepted() -> None:
+    settings = SearchSettings(kind="random", trials=1, patience=1, warm_points=0, bounds=0, round_size=1)
+    assert settings.bounds_for(2) == (0, 0)
+
+
+def test_bounds_per_group() -> None:
+    assert SearchSettings(bounds=7).bounds_for(3) == (7, 7, 7)
+    assert SearchSettings(bounds=(1, 0, 5)).bounds_for(3) == (1, 0, 5)
+    with pytest.raises(ConfigError, match=r"2 entries \(1, 2\).*3 hidden groups"):
+        SearchSettings(bounds=(1, 2)).bounds_for(3)
