@@ -1,9 +1,8 @@
 """The arrows between the rooms, read from the source: right may import left, never the reverse.
 
-    errors, seeding, settings ─┬▶ tasks ▶ networks ▶ training ─┐
-                     └▶ records ─┬▶ search ──────────┼▶ methods ▶ experiment ▶ cli
-                                 ├▶ execution ───────┘                         ▲
-                                 └▶ report ────────────────────────────────────┘
+    errors, seeding, settings, version ─┬▶ tasks ▶ networks ▶ training ─┐
+                                        └▶ records ─┬▶ search ──────────┴▶ methods ▶ experiment ▶ cli
+                                                    └▶ report ────────────────────────────────────▲
 
 Imports inside functions and under TYPE_CHECKING count like any other: they are dependencies too.
 """
@@ -23,9 +22,9 @@ import bocl.errors
 
 SOURCE = Path(bocl.errors.__file__).parent
 
-GROUND = {"errors", "seeding", "settings"}
+GROUND = {"errors", "seeding", "settings", "version"}
 LEARNING = {"tasks", "networks", "training"}
-BELOW_METHODS = GROUND | LEARNING | {"records", "search", "execution"}
+BELOW_METHODS = GROUND | LEARNING | {"records", "search"}
 BELOW_CLI = BELOW_METHODS | {"methods", "experiment", "report", "presets"}
 
 # Room → the rooms it may import besides itself. A file directly under bocl/ is a room of its own.
@@ -33,13 +32,13 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "seeding": {"errors"},
     "settings": {"errors"},
+    "version": set(),
     "presets": set(),
     "tasks": GROUND,
     "networks": GROUND | {"tasks"},
     "training": GROUND | {"tasks", "networks"},
     "records": GROUND,
     "search": GROUND | {"records"},
-    "execution": GROUND | {"records"},
     "report": GROUND | {"records"},
     "methods": BELOW_METHODS,
     "experiment": BELOW_METHODS | {"methods", "presets"},
@@ -49,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # Rooms that run where no torch is: a report is made from records alone.
-WITHOUT_TORCH = {"errors", "seeding", "settings", "records", "report"}
+WITHOUT_TORCH = {"errors", "seeding", "settings", "version", "records", "report"}
 TORCH = {"torch", "botorch", "gpytorch", "linear_operator", "safetensors.torch"}
 
 

@@ -128,7 +128,7 @@ class TestFile:
 
     def test_a_new_file_has_its_name_synced(self, tmp_path, monkeypatch):
         synced = []
-        monkeypatch.setattr(journal_module, "_sync_directory", synced.append)
+        monkeypatch.setattr(journal_module, "sync_directory", synced.append)
         Journal.open(tmp_path / "journal.jsonl").close()
         assert synced == [tmp_path]
         write(tmp_path / "journal.jsonl")

@@ -95,7 +95,7 @@ def python2_pickle(images: np.ndarray, fine_labels: list[int]) -> bytes:
     """Write {'data': array, 'fine_labels': list} the way Python 2 did, where text and bytes were one type."""
     rows, columns = images.shape
     array = (
-        # _reconstruct(ndarray, (0,), 'b')
+        # an empty array of bytes, to be filled by the state that follows
         b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85U\x01btR"
         + b"(K\x01"
         + b"".join(b"J" + struct.pack("<i", size) for size in (rows, columns))

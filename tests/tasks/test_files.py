@@ -34,7 +34,7 @@ def test_folders_are_searched_in_order(folders):
 
 
 def test_the_cache_is_the_users(monkeypatch):
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name, appauthor: f"/caches/{name}")
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name, **_: f"/caches/{name}")
     assert str(files.cache_folder()) == "/caches/bocl"
 
 

@@ -60,43 +60,67 @@ def save(method: Method, folder: str | Path) -> None:
 def load(folder: str | Path, *, device: str = "auto", **options: Any) -> Any:
     """Rebuild a learner from its folder alone; it predicts the same bits and can go on learning.
 
-    options: what a save cannot hold, such as BOCL's ``searcher``.
+    folder   of ``save``, or of a run, whose last checkpoint is taken
+    options  what a save cannot hold, such as BOCL's ``searcher``
     """
     from bocl.methods.registry import METHODS
 
     folder = Path(folder)
+    checkpoints = sorted(folder.glob("checkpoints/*/model.json"))
+    folder = checkpoints[-1].parent if checkpoints else folder
+    model = _read_model(folder)
     path = folder / "model.json"
+    kind = METHODS.get(model["method"])
+    if kind is None:
+        raise FolderError(f"{path} is of an unknown method '{model['method']}'" + did_you_mean(model["method"], METHODS))
+    hints = _settings(kind)
     try:
-        model = json.loads(path.read_bytes())
-        if model["format"] != FORMAT:
-            raise FolderError(f"{path} has format {model['format']}; this version of bocl reads format {FORMAT}")
-        kind = METHODS.get(model["method"])
-        if kind is None:
-            raise FolderError(f"{path} is of an unknown method '{model['method']}'" + did_you_mean(model["method"], METHODS))
-        hints = _settings(kind)
         settings = {
             name: parse_value(hints[name], value, f"{path}: settings.{name}")
             for name, value in model["settings"].items()
         }
-        graph = from_json(model["graph"])
-        file, digest = folder / Path(model["weights"]["file"]).name, model["weights"]["sha256"]
-        facts = model["facts"]
+        method = kind(from_json(model["graph"]), device=device, **settings, **options)  # type: ignore[call-arg]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FolderError(f"{path} cannot be read as a model: {error}") from error
+    method.restore(_read_weights(folder, model))
+    return method
+
+
+def read_state(folder: Path, method: Method) -> State:
+    """Return the state a folder holds, for a method made with the same settings."""
+    model = _read_model(folder)
+    if model["method"] != method.name:
+        raise FolderError(f"{folder} holds a model of '{model['method']}', not of '{method.name}'")
+    return _read_weights(folder, model)
+
+
+def _read_model(folder: Path) -> dict[str, Any]:
+    path = folder / "model.json"
+    try:
+        model: dict[str, Any] = json.loads(path.read_bytes())
+        if model["format"] != FORMAT:
+            raise FolderError(f"{path} has format {model['format']}; this version of bocl reads format {FORMAT}")
+        missing = {"method", "settings", "graph", "facts", "weights"} - set(model)
+        if missing:
+            raise FolderError(f"{path} cannot be read as a model: it lacks {', '.join(sorted(missing))}")
     except FileNotFoundError:
         raise FolderError(f"{folder} holds no model: there is no {path.name} in it") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, FolderError):
-            raise
-        raise FolderError(f"{path} cannot be read as a model: {error!r}") from error
+    except FolderError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FolderError(f"{path} cannot be read as a model: {error}") from error
+    return model
+
+
+def _read_weights(folder: Path, model: dict[str, Any]) -> State:
+    file = folder / Path(model["weights"]["file"]).name
     try:
         weights = file.read_bytes()
-        if hashlib.sha256(weights).hexdigest() != digest:
-            raise FolderError(f"{file} is damaged: its hash is not the one in {path.name}")
-        tensors = load_tensors(weights)
+        if hashlib.sha256(weights).hexdigest() != model["weights"]["sha256"]:
+            raise FolderError(f"{file} is damaged: its hash is not the one in model.json")
+        return State(model["facts"], load_tensors(weights))
     except (OSError, SafetensorError) as error:
         raise FolderError(f"{file} cannot be read: {error}") from error
-    method = kind(graph, device=device, **settings, **options)  # type: ignore[call-arg]
-    method.restore(State(facts, tensors))
-    return method
 
 
 def _settings(kind: type[Any]) -> dict[str, Any]:

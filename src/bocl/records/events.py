@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import TaskRecord, Trial, Widths
+
+
+@dataclass(frozen=True)
+class TaskStarted:
+    """A run begins one more task."""
+
+    index: int
+    tasks: int
+    name: str
+
+
+@dataclass(frozen=True)
+class TaskDone:
+    """A task was learnt, scored and recorded."""
+
+    record: TaskRecord
 
 
 @dataclass(frozen=True)
@@ -40,7 +56,7 @@ class TrialDone:
     trial: Trial
 
 
-Event = RoundStarted | EpochDone | TrialDone
+Event = TaskStarted | RoundStarted | EpochDone | TrialDone | TaskDone
 Listener = Callable[[Event], None]
 
 

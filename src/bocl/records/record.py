@@ -45,10 +45,47 @@ class Experience:
     trials: tuple[Trial, ...]
 
 
+@dataclass(frozen=True)
+class TaskRecord:
+    """A finished task.
+
+    row         test accuracy on every task learnt so far, this one last
+    parameters  what the task added to what is stored, by part
+    stored      all parameters stored after the task
+    samples     training samples shown, over all networks trained for it
+    seconds     wall-clock time of learning it
+    """
+
+    index: int
+    name: str
+    widths: Widths
+    validation_accuracy: float
+    row: tuple[float, ...]
+    parameters: dict[str, int]
+    stored: int
+    trials: tuple[Trial, ...]
+    difficulty: float
+    samples: int
+    seconds: float
+
+
+def task_record_from(data: Mapping[str, Any]) -> TaskRecord:
+    """Read a finished task from JSON values."""
+    fields = {name: value for name, value in data.items() if name in TaskRecord.__dataclass_fields__}
+    fields["widths"], fields["row"] = tuple(data["widths"]), tuple(data["row"])
+    fields["trials"] = tuple(trial_from(trial) for trial in data["trials"])
+    fields["difficulty"] = _number(data["difficulty"])
+    return TaskRecord(**fields)
+
+
+def _number(value: float | None) -> float:
+    """Read a number whose NaN is written as null."""
+    return math.nan if value is None else value
+
+
 def trial_from(data: Mapping[str, Any]) -> Trial:
-    """Read a trial from JSON values, where a NaN is written as null."""
-    accuracy, reward = (math.nan if data[name] is None else data[name] for name in ("accuracy", "reward"))
-    return Trial(tuple(data["widths"]), accuracy, data["parameters"], reward)
+    """Read a trial from JSON values."""
+    return Trial(tuple(data["widths"]), _number(data["accuracy"]), data["parameters"], _number(data["reward"]))
 
 
 def experience_from(data: Mapping[str, Any]) -> Experience:

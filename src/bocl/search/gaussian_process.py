@@ -155,6 +155,7 @@ def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> Fl
                 raw_samples=STARTING_POINTS,
                 options={"maxiter": ASCENT_ITERATIONS, "seed": seed},
                 return_best_only=False,
+                retry_on_optimization_warning=False,  # an ascent cut short still ends at a point worth having
             )
     order = np.argsort(-np.asarray(values), kind="stable")
     ends: FloatArray = np.asarray(points)[order, 0]

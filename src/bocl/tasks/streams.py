@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol
 
 from bocl.tasks.mixed import mixed_mnist
 from bocl.tasks.permuted import permuted_digits, permuted_mnist
@@ -12,16 +11,8 @@ from bocl.tasks.split import split_cifar100
 from bocl.tasks.task import TaskStream
 
 
-class NamedStream(TaskStream, Protocol):
-    """A stream that can say which data it is made from."""
-
-    def fingerprint(self) -> str:
-        """Return the sha256 of the source data, for the record of a run."""
-        ...
-
-
 # Each takes tasks and seed; those of downloaded data take data, the folder of the files, too.
-STREAMS: Mapping[str, Callable[..., NamedStream]] = MappingProxyType(
+STREAMS: Mapping[str, Callable[..., TaskStream]] = MappingProxyType(
     {
         "permuted-digits": permuted_digits,
         "permuted-mnist": permuted_mnist,

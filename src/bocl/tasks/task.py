@@ -67,6 +67,10 @@ class TaskStream(Protocol):
         """Return the sealed samples of task ``index``, for scoring finished tasks alone."""
         ...
 
+    def fingerprint(self) -> str:
+        """Return a sha256 of the data the stream is made from, for the record of a run."""
+        ...
+
 
 def checked_index(index: int, tasks: int) -> int:
     """Return ``index`` if a stream of ``tasks`` tasks has it; counting from the end is not offered."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from bocl.errors import DeviceError
@@ -19,3 +22,18 @@ def resolve_device(name: str = "auto") -> torch.device:
         if int(number or 0) >= present:
             raise DeviceError(f"device '{name}' was asked for, but PyTorch sees {present} GPUs; use --device cpu")
     return torch.device(name)
+
+
+@contextmanager
+def sensible_threads(multiplications: int) -> Iterator[None]:
+    """Use one CPU thread for steps too small to be worth sharing out: waking the others costs more than it saves."""
+    before = torch.get_num_threads()
+    if multiplications < _WORTH_SHARING:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_WORTH_SHARING = 1_000_000  # multiplications per step

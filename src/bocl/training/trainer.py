@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
+from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
 from bocl.training.recipe import Recipe
 
@@ -90,7 +91,11 @@ def train(
     best = _Best(network, recipe.patience)
     taken = samples = epoch = 0
     loss = torch.full((network.count,), math.nan)
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    weights = sum(tensor.numel() for tensor in network.parameters.values())
+    with (
+        sensible_threads(weights * recipe.batch_size),
+        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+    ):
         torch.manual_seed(seed_for(seed, "dropout"))
         for epoch in range(1, recipe.epochs + 1):
             network.training = True

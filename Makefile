@@ -1,0 +1,30 @@
+# Every target does all its own set-up: a virtual environment in the checkout, installed with the pinned versions.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check format clean
+
+demo: $(READY)  ## five tasks in a row, in about a minute
+	$(BIN)/bocl run digits
+
+test: $(READY)  ## the whole test suite
+	$(BIN)/pytest
+
+check: $(READY)  ## lint, format, types, import order
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/test_imports.py -n 0
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(READY)

@@ -1,0 +1,5 @@
+"""``python -m bocl``."""
+
+from bocl.cli.main import main
+
+main()

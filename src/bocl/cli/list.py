@@ -1,0 +1,53 @@
+"""``bocl list``: everything that has a name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+
+def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
+    """List presets, streams, networks, methods and searchers."""
+    from bocl.experiment.build import NETWORKS
+    from bocl.experiment.config import presets
+    from bocl.methods.registry import METHODS
+    from bocl.search.searchers import SEARCHERS
+    from bocl.tasks.streams import STREAMS
+
+    names: dict[str, dict[str, str]] = {
+        "presets": presets(),
+        "streams": _first_lines(STREAMS),
+        "networks": _first_lines(NETWORKS),
+        "methods": _first_lines(METHODS),
+        "searchers": _first_lines(SEARCHERS),
+    }
+    if as_json:
+        typer.echo(json.dumps(names, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    hints = {
+        "presets": "bocl run NAME",
+        "streams": "--set stream.name=NAME",
+        "networks": "--set network=NAME, or your own package.module:function",
+        "methods": "--methods NAME,NAME",
+        "searchers": "--set search.kind=NAME",
+    }
+    for kind, entries in names.items():
+        console.print(f"[bold]{kind}[/bold]  [dim]{hints[kind]}[/dim]")
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column()
+        for name, line in entries.items():
+            table.add_row(f"  {name}", line)
+        console.print(table)
+        console.print()
+
+
+def _first_lines(table: Mapping[str, Any]) -> dict[str, str]:
+    return {name: (entry.__doc__ or "").strip().splitlines()[0].replace("``", "") for name, entry in table.items()}

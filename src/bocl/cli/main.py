@@ -1,0 +1,56 @@
+"""The command line. Exit codes: 0 done, 1 the work failed, 2 the input was wrong."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from bocl.cli.list import list_command
+from bocl.cli.run import run_command
+from bocl.cli.show import show_command
+from bocl.cli.validate import validate_command
+from bocl.errors import BoclError, InputError
+from bocl.version import __version__
+
+app = typer.Typer(
+    name="bocl",
+    help="Networks that learn one task after another, never forget, and grow only as much as each task needs.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run_command)
+app.command("show")(show_command)
+app.command("list")(list_command)
+app.command("validate")(validate_command)
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        typer.echo(f"bocl {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+def main() -> None:
+    """Run the command line and turn every mistake into one clear message."""
+    sys.path.insert(0, "")  # a user's own network lies in the folder the command is run from
+    try:
+        app()
+    except BoclError as error:
+        print(f"bocl: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, InputError) else 1)
+    except KeyboardInterrupt:
+        print("bocl: stopped; run the same command again to go on from the last finished task", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output went away; nothing more can be said
+        sys.exit(1)

@@ -1,0 +1,41 @@
+"""``bocl run``: run a preset or config, one run per method and seed, resuming what was begun."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+Source = Annotated[str | None, typer.Argument(metavar="[PRESET|CONFIG]", help="A preset by name, or a .toml file.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Set one value of the config; repeatable.")
+]
+
+
+def run_command(
+    source: Source = None,
+    overrides: Overrides = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods, separated by commas, or `all`; else the config's own.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas; else the config's own.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the runs; else runs/NAME.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Learn the tasks of a preset or config in a row; run the same command again to resume."""
+    from bocl.cli.display import Display
+    from bocl.cli.tables import print_runs
+    from bocl.experiment.grid import plan, run_grid
+    from bocl.records.summary import summarise
+
+    grid = plan(source, overrides or [], methods=methods, seeds=seeds, out=out, device=device)
+    with Display() as display:
+        run_grid(grid, device=device, data=data, watch=display.watch)
+    summaries = [summarise(folder) for _, folder in grid]
+    if as_json:
+        typer.echo(json.dumps([summary.as_json() for summary in summaries], indent=1, allow_nan=False))
+    else:
+        print_runs(summaries)

@@ -1,0 +1,27 @@
+"""``bocl show``: what runs came to, from their records."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def show_command(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of grids of runs.")],
+    task: Annotated[int | None, typer.Option(help="Show the trials of this task, numbered from 1.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show the tasks of runs, and compare the runs when there are several."""
+    from bocl.cli.tables import print_runs, print_trials
+    from bocl.records.summary import summarise_all
+
+    summaries = summarise_all(runs)
+    if as_json:
+        typer.echo(json.dumps([summary.as_json() for summary in summaries], indent=1, allow_nan=False))
+    elif task is not None:
+        for summary in summaries:
+            print_trials(summary, task)
+    else:
+        print_runs(summaries)

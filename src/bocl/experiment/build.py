@@ -1,0 +1,79 @@
+"""Names → objects: the only factory."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from bocl.errors import ConfigError, did_you_mean
+from bocl.experiment.config import Config, NetworkSettings
+from bocl.methods.bocl import BOCL
+from bocl.methods.fixed import Fixed
+from bocl.methods.independent import Independent
+from bocl.methods.joint import Joint
+from bocl.methods.method import Method
+from bocl.methods.sn import SN
+from bocl.networks.architectures import lenet, mlp, resnet
+from bocl.networks.graph import Graph
+from bocl.networks.trace import trace
+from bocl.seeding import seed_for
+from bocl.tasks.streams import STREAMS
+from bocl.tasks.task import TaskStream
+
+NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "lenet": lenet, "resnet": resnet}
+
+
+def build_stream(config: Config, data: str | None = None) -> TaskStream:
+    """Return the stream of tasks; its seed follows from the run's, so every method of a seed sees the same tasks."""
+    make: Any = STREAMS[config.stream.name]
+    options = {} if config.stream.name == "permuted-digits" else {"data": data}
+    stream: TaskStream = make(tasks=config.stream.tasks, seed=seed_for(config.seed, "stream"), **options)
+    return stream
+
+
+def build_network(settings: NetworkSettings) -> Graph:
+    """Call the network's function and trace what it returns."""
+    function = NETWORKS.get(settings.build) or _import(settings.build)
+    try:
+        module = function(**settings.arguments)
+    except (TypeError, ValueError, RuntimeError) as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in settings.arguments.items())
+        raise ConfigError(f"network: {settings.build}({given}) failed: {error} (set network.arguments)") from error
+    return trace(module)
+
+
+def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
+    """Return the method a config names, ready for its first task."""
+    common: dict[str, Any] = {"recipe": config.recipe, "seed": seed_for(config.seed, "method"), "device": device}
+    match config.method:
+        case "bocl":
+            return BOCL(graph, growth=config.growth, search=config.search, reward=config.reward, **common)
+        case "fixed":
+            return Fixed(graph, widths=config.fixed.widths, growth=config.growth, **common)
+        case "sn":
+            return SN(graph, shared_head=config.sn.shared_head, **common)
+        case "independent":
+            return Independent(graph, **common)
+        case "joint":
+            return Joint(graph, **common)
+
+
+def _import(path: str) -> Callable[..., nn.Module]:
+    """Return the function that ``package.module:function`` names."""
+    module_name, colon, name = path.partition(":")
+    if not colon or not module_name or not name:
+        raise ConfigError(
+            f"network: unknown network '{path}'{did_you_mean(path, NETWORKS)}; your own is package.module:function"
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # the user's module may fail in any way
+        raise ConfigError(f"network: cannot import '{module_name}': {type(error).__name__}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        names = [entry for entry in vars(module) if not entry.startswith("_")]
+        raise ConfigError(f"network: '{module_name}' has no function '{name}'{did_you_mean(name, names)}")
+    return function  # type: ignore[no-any-return]

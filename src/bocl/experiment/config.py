@@ -1,0 +1,109 @@
+"""What an experiment is made of: the settings beside each part, in one tree. Presets and config files are TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from bocl.errors import ConfigError, did_you_mean
+from bocl.methods.reward import RewardSettings
+from bocl.networks.growth import GrowthSettings
+from bocl.search.settings import SearchSettings
+from bocl.settings import apply_overrides, parse, read_toml
+from bocl.training.recipe import Recipe
+
+DEFAULT_PRESET = "digits"
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """Which tasks, and how many of them."""
+
+    name: Literal["permuted-digits", "permuted-mnist", "mixed-mnist", "split-cifar100"] = "permuted-digits"
+    tasks: int = 5
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1:
+            raise ConfigError(f"stream.tasks is {self.tasks}; it must be at least 1")
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """The base network: ``mlp``, ``lenet``, ``resnet``, or your own ``package.module:function``; and its arguments."""
+
+    build: str = "mlp"
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FixedSettings:
+    """Of the method `fixed`: units added for every task, one number or one per hidden group."""
+
+    widths: int | tuple[int, ...] = 4
+
+
+@dataclass(frozen=True)
+class SNSettings:
+    """Of the method `sn`: one head for all tasks, or one each."""
+
+    shared_head: bool = False
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run."""
+
+    method: Literal["bocl", "sn", "fixed", "independent", "joint"] = "bocl"
+    seed: int = 0
+    stream: StreamSettings = field(default_factory=StreamSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    recipe: Recipe = field(default_factory=Recipe)
+    growth: GrowthSettings = field(default_factory=GrowthSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
+    reward: RewardSettings = field(default_factory=RewardSettings)
+    fixed: FixedSettings = field(default_factory=FixedSettings)
+    sn: SNSettings = field(default_factory=SNSettings)
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ConfigError(f"seed is {self.seed}; it must be 0 or more")
+
+
+def presets() -> dict[str, str]:
+    """Return the shipped presets: name → the first comment line of its file, which says what it is for."""
+    found = {}
+    for file in sorted(resources.files("bocl.presets").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            found[file.name.removesuffix(".toml")] = file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+    return found
+
+
+def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Read a preset by name or a TOML file by path, apply ``a.b=c`` overrides, and check everything at once."""
+    name = source or DEFAULT_PRESET
+    if name.endswith(".toml") or "/" in name:
+        data = read_toml(name)
+    elif name in presets():
+        with resources.as_file(resources.files("bocl.presets") / f"{name}.toml") as path:
+            data = read_toml(path)
+    else:
+        raise ConfigError(
+            f"unknown preset '{name}'{did_you_mean(name, presets())}; a config file is named by its path, ending in .toml"
+        )
+    data = apply_overrides(data, overrides)
+    if isinstance(data.get("network"), str):
+        data["network"] = {"build": data["network"]}
+    return parse(Config, data, name)
+
+
+def run_name(config: Config) -> str:
+    """Name a run's folder after what tells it apart in a grid."""
+    return f"{config.method}-seed{config.seed}"
+
+
+def experiment_name(source: str | None) -> str:
+    """Name a grid's folder after its preset or config file."""
+    return Path(source or DEFAULT_PRESET).stem

@@ -1,0 +1,1 @@
+"""Configs shipped with bocl: one TOML file each, its first line says what it is for."""

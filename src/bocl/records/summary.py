@@ -1,0 +1,99 @@
+"""What a run came to, from its records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bocl.errors import FolderError
+from bocl.records.journal import read, to_json
+from bocl.records.metrics import average_accuracy, backward_transfer, forgetting
+from bocl.records.record import TaskRecord, task_record_from
+
+JOURNAL = "journal.jsonl"
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run: its settings, its finished tasks, and the figures of its accuracy matrix."""
+
+    folder: Path
+    config: dict[str, Any]
+    groups: tuple[str, ...]  # names of the hidden groups, in the order of widths
+    tasks: tuple[TaskRecord, ...]
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return str(self.config["method"])
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.config["seed"])
+
+    @property
+    def wanted(self) -> int:
+        """How many tasks the run has when it is finished."""
+        return int(self.config["stream"]["tasks"])
+
+    @property
+    def matrix(self) -> list[tuple[float, ...]]:
+        """R[t][i]: test accuracy on task i after learning task t."""
+        return [task.row for task in self.tasks]
+
+    def figures(self) -> dict[str, Any]:
+        """Return the closing figures as JSON values."""
+        return {
+            "accuracy": average_accuracy(self.matrix),
+            "backward_transfer": backward_transfer(self.matrix),
+            "forgetting": forgetting(self.matrix),
+            "parameters": self.tasks[-1].stored,
+            "samples": sum(task.samples for task in self.tasks),
+            "seconds": sum(task.seconds for task in self.tasks),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "folder": str(self.folder),
+            "method": self.method,
+            "seed": self.seed,
+            "finished": len(self.tasks) == self.wanted,
+            "groups": list(self.groups),
+            "tasks": [to_json(asdict(task), "task") for task in self.tasks],
+            "figures": self.figures() if self.tasks else None,
+        }
+
+
+def summarise(folder: str | Path) -> RunSummary:
+    """Read one run's folder."""
+    folder = Path(folder)
+    if not (folder / JOURNAL).is_file():
+        raise FolderError(f"{folder} is not a run: there is no {JOURNAL} in it")
+    records = read(folder / JOURNAL)
+    starts = [record for record in records if record["kind"] == "start"]
+    if not starts:
+        raise FolderError(f"{folder} holds no finished record yet; start the run again to resume it")
+    tasks = [task_record_from(record) for record in records if record["kind"] == "task"]
+    return RunSummary(folder, starts[0]["config"], tuple(starts[0]["groups"]), tuple(tasks))
+
+
+def find_runs(folder: str | Path) -> list[Path]:
+    """Return the runs in a folder: itself, or those of the grid it holds, by name."""
+    folder = Path(folder)
+    if not folder.exists():
+        raise FolderError(f"{folder}: there is no such folder")
+    if (folder / JOURNAL).is_file():
+        return [folder]
+    runs = sorted(path.parent for path in folder.glob(f"*/{JOURNAL}"))
+    if not runs:
+        raise FolderError(f"{folder} holds no runs: there is no {JOURNAL} in it or in the folders under it")
+    return runs
+
+
+def summarise_all(folders: Sequence[str | Path]) -> list[RunSummary]:
+    """Read every run in these folders."""
+    return [summarise(run) for folder in folders for run in find_runs(folder)]
