@@ -102,13 +102,14 @@ def test_the_arrows_make_no_circle():
     order = [
         "errors",
         "seeding",
+        "settings",
+        "version",
         "presets",
         "tasks",
         "networks",
         "training",
         "records",
         "search",
-        "execution",
     ]
     order += ["report", "methods", "experiment"]
     for index, room in enumerate(order):

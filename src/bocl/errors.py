@@ -1,13 +1,13 @@
 """Everything bocl raises on purpose. Every message names the value and the way out.
 
-    BoclError
-    ├── InputError            the caller gave something wrong         exit code 2
-    │   ├── ConfigError       a preset, a config file or --set
-    │   ├── DataError         arrays, labels, data files, downloads
-    │   ├── NetworkError      a module that cannot be traced or grown
-    │   ├── DeviceError       a device that is not there
-    │   └── FolderError       a run or model folder that does not fit
-    └── WorkError             the input was right, the work failed    exit code 1
+BoclError
+├── InputError            the caller gave something wrong         exit code 2
+│   ├── ConfigError       a preset, a config file or --set
+│   ├── DataError         arrays, labels, data files, downloads
+│   ├── NetworkError      a module that cannot be traced or grown
+│   ├── DeviceError       a device that is not there
+│   └── FolderError       a run or model folder that does not fit
+└── WorkError             the input was right, the work failed    exit code 1
 """
 
 from __future__ import annotations

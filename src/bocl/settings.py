@@ -83,9 +83,7 @@ def _make_table(kind: type[Any], data: Mapping[str, object], path: str, problems
     types = get_type_hints(kind, include_extras=True)
     before = len(problems)
     problems.extend(
-        f"{_under(path, key)}: unknown key{did_you_mean(key, settings)}"
-        for key in data
-        if key not in settings
+        f"{_under(path, key)}: unknown key{did_you_mean(key, settings)}" for key in data if key not in settings
     )
     values: dict[str, object] = {}
     for name, field in settings.items():
@@ -227,9 +225,7 @@ def apply_overrides(data: Mapping[str, object], overrides: Iterable[str]) -> dic
         dotted, equals, text = override.partition("=")
         steps = [step.strip() for step in dotted.split(".")]
         if not equals or not all(steps):
-            raise ConfigError(
-                f"--set {override}: expected the form a.b=value, such as --set training.epochs=5"
-            )
+            raise ConfigError(f"--set {override}: expected the form a.b=value, such as --set training.epochs=5")
         table: dict[str, object] = result
         for depth, step in enumerate(steps[:-1], start=1):
             inner = table.setdefault(step, {})

@@ -21,9 +21,7 @@ every_searcher = pytest.mark.parametrize("kind", KINDS)
 
 
 def problem(bounds: Widths, known: tuple[Trial, ...] = (), seed: int = 0, difficulty: float = 0.0) -> Problem:
-    return Problem(
-        bounds, lambda z: z.sum(1), lambda z: 1e-3 * z.sum(1), known=known, seed=seed, difficulty=difficulty
-    )
+    return Problem(bounds, lambda z: z.sum(1), lambda z: 1e-3 * z.sum(1), known=known, seed=seed, difficulty=difficulty)
 
 
 def judge(widths: Widths) -> Trial:
@@ -75,9 +73,7 @@ def test_a_small_space_is_used_up_and_then_it_is_over(kind: SearchKind, bounds: 
     points = tried(searcher)
     assert len(points) == len(set(points)) == math.prod(bound + 1 for bound in bounds)
     assert searcher.ask(1) == []
-    assert (
-        searcher.best() == min(map(judge, points), key=lambda trial: (-trial.reward, trial.parameters)).widths
-    )
+    assert searcher.best() == min(map(judge, points), key=lambda trial: (-trial.reward, trial.parameters)).widths
 
 
 @every_searcher
@@ -97,9 +93,7 @@ def test_a_space_of_the_known_child_alone_is_over_at_once(kind: SearchKind) -> N
 @settings(max_examples=8, deadline=None, derandomize=True)
 def test_totals(kind: SearchKind, bounds: Widths, trials: int, warm_points: int, count: int) -> None:
     points = tried(make(kind, bounds, trials=trials, warm_points=warm_points), count)
-    assert (
-        len(points) == len(set(points)) == min(warm_points + trials, math.prod(bound + 1 for bound in bounds))
-    )
+    assert len(points) == len(set(points)) == min(warm_points + trials, math.prod(bound + 1 for bound in bounds))
 
 
 @every_searcher

@@ -210,9 +210,7 @@ def reachable(start: Any) -> Iterator[Any]:
             waiting += [*value.keys(), *value.values()]
         elif not isinstance(value, str | bytes | int | float):
             waiting += list(getattr(value, "__dict__", {}).values())
-            waiting += [
-                getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)
-            ]
+            waiting += [getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)]
             waiting += [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
             waiting.append(getattr(value, "__self__", None))
 

@@ -47,9 +47,7 @@ def data(points: int, dimensions: int, seed: int) -> tuple[FloatArray, FloatArra
     """A saturating reward on lattice points of the unit box, with a little noise."""
     generator = np.random.default_rng(seed)
     inputs = generator.integers(0, 30, (points, dimensions)) / 29.0
-    rewards = (
-        0.7 + (0.2 * (1 - np.exp(-4 * inputs)) - 0.1 * inputs).sum(1) + 0.003 * generator.normal(size=points)
-    )
+    rewards = 0.7 + (0.2 * (1 - np.exp(-4 * inputs)) - 0.1 * inputs).sum(1) + 0.003 * generator.normal(size=points)
     return inputs, rewards
 
 
@@ -87,9 +85,7 @@ def test_targets_are_standardised() -> None:
 def test_the_fit_is_indifferent_to_the_units_of_reward() -> None:
     inputs, rewards = data(10, 2, 0)
     plain, percent = fit(inputs, rewards), fit(inputs, 100 * rewards - 7)
-    np.testing.assert_allclose(
-        plain.hyperparameters.lengthscales, percent.hyperparameters.lengthscales, rtol=1e-3
-    )
+    np.testing.assert_allclose(plain.hyperparameters.lengthscales, percent.hyperparameters.lengthscales, rtol=1e-3)
 
 
 def test_the_fit_learns_which_input_matters_and_how_noisy_rewards_are() -> None:

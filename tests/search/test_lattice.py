@@ -52,9 +52,7 @@ def test_random_points_cover_the_box_without_repeats(bounds: tuple[int, ...], se
     assert taken == box(bounds)
 
 
-@pytest.mark.parametrize(
-    "taken", [set(), {(0, 0), (1, 1), (2, 2), (0, 1)}, {(0, 0), (1, 1), (2, 2), (0, 1), (1, 0)}]
-)
+@pytest.mark.parametrize("taken", [set(), {(0, 0), (1, 1), (2, 2), (0, 1)}, {(0, 0), (1, 1), (2, 2), (0, 1), (1, 0)}])
 def test_random_points_are_uniform(taken: set[tuple[int, ...]]) -> None:
     """Over 900 seeds each free point comes up 900 / free times, within five standard deviations."""
     free = box((2, 2)) - taken

@@ -61,9 +61,7 @@ def test_count_splits_the_opening_points() -> None:
     told_at_once=st.booleans(),
 )
 @settings(max_examples=10, deadline=None, derandomize=True)
-def test_no_point_is_tried_twice(
-    bounds: Widths, search: SearchSettings, count: int, told_at_once: bool
-) -> None:
+def test_no_point_is_tried_twice(bounds: Widths, search: SearchSettings, count: int, told_at_once: bool) -> None:
     zero = Trial((0,) * len(bounds), 0.5, 0, 0.5)
     searcher = PaperSearch(problem(bounds, known=(zero,)), search)
     seen = [zero.widths]
@@ -101,9 +99,7 @@ def test_the_process_sees_neither_known_nor_failed_children(
     fitted: list[tuple[FloatArray, FloatArray]],
 ) -> None:
     known = (Trial((0, 0, 0), 0.99, 0, 0.99),)
-    searcher = PaperSearch(
-        problem((10, 0, 4), known=known), SearchSettings(trials=9, patience=9, warm_points=0)
-    )
+    searcher = PaperSearch(problem((10, 0, 4), known=known), SearchSettings(trials=9, patience=9, warm_points=0))
     searcher.tell(
         [
             Trial((5, 0, 4), 0.7, 9, 0.7),

@@ -31,9 +31,7 @@ def tried(bounds: Widths, search: SearchSettings, count: int, seed: int) -> list
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=100, deadline=None)
-def test_the_round_size_changes_nothing(
-    bounds: Widths, search: SearchSettings, count: int, seed: int
-) -> None:
+def test_the_round_size_changes_nothing(bounds: Widths, search: SearchSettings, count: int, seed: int) -> None:
     points = tried(bounds, search, count, seed)
     assert points == tried(bounds, search, 1, seed)
     assert len(points) == len(set(points)) <= search.warm_points + search.trials

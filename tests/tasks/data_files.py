@@ -39,8 +39,7 @@ def small_mnist(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         "t10k-labels-idx1-ubyte": idx_file(np.arange(50) % 10),
     }
     hashes = {
-        name: (sha256(zipped(content)).split(":")[1], sha256(content).split(":")[1])
-        for name, content in plain.items()
+        name: (sha256(zipped(content)).split(":")[1], sha256(content).split(":")[1]) for name, content in plain.items()
     }
     monkeypatch.setattr(mnist, "HASHES", hashes)
     return plain

@@ -19,9 +19,7 @@ def vectors(samples=60, classes=3, features=4, seed=0):
 
 def byte_images(samples=60, classes=3, channels=2, seed=0):
     generator = np.random.default_rng(seed)
-    return generator.integers(0, 256, (samples, channels, 5, 6)).astype(np.uint8), np.arange(
-        samples
-    ) % classes
+    return generator.integers(0, 256, (samples, channels, 5, 6)).astype(np.uint8), np.arange(samples) % classes
 
 
 def test_sizes_names_and_classes():
@@ -44,9 +42,7 @@ def test_floats_become_float32_and_keep_their_values():
     train = from_arrays([(X, y)])[0].train
     assert train.raw.dtype == torch.float32
     assert train.labels.dtype == torch.int64
-    assert {tuple(row) for row in train.inputs().tolist()} <= {
-        tuple(row) for row in X.astype(np.float32).tolist()
-    }
+    assert {tuple(row) for row in train.inputs().tolist()} <= {tuple(row) for row in X.astype(np.float32).tolist()}
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.bool])

@@ -40,9 +40,7 @@ def test_a_changed_file_is_refused(edition, tmp_path, empty_cache, monkeypatch):
 
 
 @pytest.mark.parametrize("edition", ["binary", "python"])
-def test_a_member_is_verified_even_in_an_archive_that_is_believed(
-    edition, tmp_path, empty_cache, monkeypatch
-):
+def test_a_member_is_verified_even_in_an_archive_that_is_believed(edition, tmp_path, empty_cache, monkeypatch):
     contents = small_cifar(monkeypatch)
     name = f"cifar-100-{edition}.tar.gz"
     members = {place: contents[place] for place in EDITIONS[f"{edition} files"]}

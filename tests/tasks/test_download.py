@@ -112,9 +112,7 @@ def test_nothing_is_left_behind_when_every_mirror_fails(serve, tmp_path):
 
 def test_a_failed_search_and_download_is_one_clear_line(empty_cache):
     address = closed_port()
-    file = PublishedFile(
-        "a/file.bin", sha256(CONTENT), (f"{address}/one/file.bin", f"{address}/two/file.bin")
-    )
+    file = PublishedFile("a/file.bin", sha256(CONTENT), (f"{address}/one/file.bin", f"{address}/two/file.bin"))
     with pytest.raises(DataError) as caught:
         obtain("Some data", [(file,)], None)
     message = str(caught.value)

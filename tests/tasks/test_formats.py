@@ -36,9 +36,7 @@ def test_damaged_idx_files_are_refused(content):
 
 
 def test_cifar_records_are_read():
-    records = np.concatenate(
-        [np.full((4, 1), 9, np.uint8), np.arange(4, dtype=np.uint8)[:, None], IMAGES], axis=1
-    )
+    records = np.concatenate([np.full((4, 1), 9, np.uint8), np.arange(4, dtype=np.uint8)[:, None], IMAGES], axis=1)
     images, labels = cifar_records(records.tobytes(), "it")
     assert labels.tolist() == [0, 1, 2, 3]
     assert np.array_equal(images.reshape(4, 3072), IMAGES)

@@ -80,7 +80,5 @@ def test_rotated_mnist_keeps_its_ink_and_its_scale(real_data):
     published = images.test_images
     ink = stream.test_split(1).raw.numpy().mean() / published.mean()
     assert ink == pytest.approx(1, abs=0.01)  # the digits lie inside the circle that stays in view
-    wanted = ndimage.rotate(
-        published[:50].astype(float), rotation_angle(0, 1, 10), (3, 2), reshape=False, order=1
-    )
+    wanted = ndimage.rotate(published[:50].astype(float), rotation_angle(0, 1, 10), (3, 2), reshape=False, order=1)
     assert np.abs(stream.test_split(1).raw.numpy()[:50] - wanted).max() <= 0.5 + 1e-9

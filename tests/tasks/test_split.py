@@ -15,9 +15,7 @@ def numbered_images(classes=6, train=20, test=5):
 
     def part(per_class, first):
         labels = np.random.default_rng(0).permutation(np.repeat(np.arange(classes), per_class))
-        return np.repeat(np.arange(first, first + len(labels)), 4).reshape(-1, 1, 2, 2).astype(
-            np.uint8
-        ), labels
+        return np.repeat(np.arange(first, first + len(labels)), 4).reshape(-1, 1, 2, 2).astype(np.uint8), labels
 
     return labelled_images("numbers", part(train, 0), part(test, classes * train))
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bocl.cli.tables import duration, percent
+from bocl.cli.tables import duration, percent, widths_text
 from bocl.experiment.config import Config
 from bocl.records.events import EpochDone, Event, Listener, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import Trial, Widths
@@ -47,7 +47,7 @@ class Display:
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
-        self.console.print(line, highlight=False)
+        self.console.print(line, highlight=False, soft_wrap=True)
 
     def show(self, line: str) -> None:
         """Show a line that passes; only a terminal has one."""
@@ -114,13 +114,17 @@ class _RunDisplay:
             last = what.trial + len(what.widths) - 1
             numbers = str(what.trial) if last == what.trial else f"{what.trial}-{last}"
             purpose = f"trial {numbers}/{what.trials} {' '.join(map(_widths, what.widths))}"
-        parts = [f"task {task.index + 1}/{task.tasks}", purpose, f"epoch {self.epoch.done}/{self.epoch.total}"]
+        parts = [
+            f"task {task.index + 1}/{task.tasks}",
+            purpose,
+            f"epoch {self.epoch.done}/{self.epoch.total}",
+        ]
         if self.best is not None:
             best = self.best
             parts.append(f"best {_widths(best.widths)} {percent(best.accuracy)} +{best.parameters:,}")
         left = self._seconds_left()
         if left is not None:
-            parts.append(f"{duration(left)} left")
+            parts.append(f"{duration(round(left))} left")
         return "  ".join(parts)
 
     def _seconds_left(self) -> float | None:
@@ -143,4 +147,4 @@ class _RunDisplay:
 
 
 def _widths(widths: Widths) -> str:
-    return "(" + ", ".join(map(str, widths)) + ")"
+    return f"({widths_text(widths)})"

@@ -49,5 +49,5 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
         console.print()
 
 
-def _first_lines(table: Mapping[str, Any]) -> dict[str, str]:
+def _first_lines(table: Mapping[Any, Any]) -> dict[str, str]:
     return {name: (entry.__doc__ or "").strip().splitlines()[0].replace("``", "") for name, entry in table.items()}

@@ -48,9 +48,6 @@ def main() -> None:
     except BoclError as error:
         print(f"bocl: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
-    except KeyboardInterrupt:
-        print("bocl: stopped; run the same command again to go on from the last finished task", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output went away; nothing more can be said
         sys.exit(1)

@@ -32,8 +32,12 @@ def run_command(
     from bocl.records.summary import summarise
 
     grid = plan(source, overrides or [], methods=methods, seeds=seeds, out=out, device=device)
-    with Display() as display:
-        run_grid(grid, device=device, data=data, watch=display.watch)
+    try:
+        with Display() as display:
+            run_grid(grid, device=device, data=data, watch=display.watch)
+    except KeyboardInterrupt:
+        typer.echo("bocl: stopped; run the same command again to go on from the last finished task", err=True)
+        raise typer.Exit(130) from None
     summaries = [summarise(folder) for _, folder in grid]
     if as_json:
         typer.echo(json.dumps([summary.as_json() for summary in summaries], indent=1, allow_nan=False))

@@ -27,15 +27,15 @@ def points(value: float) -> str:
 def duration(seconds: float) -> str:
     """Return a time as a person would say it."""
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds} s" if isinstance(seconds, int) else f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def grown(groups: Sequence[str], widths: Widths) -> str:
-    """Return the units added, by group."""
-    return ", ".join(f"{group} +{width}" for group, width in zip(groups, widths, strict=True))
+def widths_text(widths: Widths) -> str:
+    """Return units added, one number per hidden group."""
+    return ", ".join(map(str, widths))
 
 
 def print_runs(summaries: Sequence[RunSummary]) -> None:
@@ -60,7 +60,7 @@ def print_trials(summary: RunSummary, number: int) -> None:
     for index, trial in enumerate(task.trials):
         table.add_row(
             str(index),
-            grown(summary.groups, trial.widths),
+            widths_text(trial.widths),
             percent(trial.accuracy),
             f"+{trial.parameters:,}",
             "" if trial.failed else f"{trial.reward:.4f}",
@@ -68,6 +68,7 @@ def print_trials(summary: RunSummary, number: int) -> None:
         )
     console = Console()
     console.print(table)
+    console.print(f"[dim]units added to {', '.join(summary.groups)}[/dim]")
     console.print(f"difficulty M = {task.difficulty:.4f} (a fresh network's accuracy less that of trial 0)")
 
 
@@ -78,12 +79,12 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     final = summary.tasks[-1].row
     table = Table(box=None, pad_edge=False)
     for column in ("task", "", "added", "when learnt", "now", "parameters", "trials", "time"):
-        table.add_column(column, justify="left" if column in ("", "added") else "right", no_wrap=column != "added")
+        table.add_column(column, justify="left" if column in ("", "added") else "right", no_wrap=True)
     for task, now in zip(summary.tasks, final, strict=True):
         table.add_row(
             str(task.index + 1),
             task.name,
-            grown(summary.groups, task.widths),
+            widths_text(task.widths),
             percent(task.row[-1]),
             percent(now),
             f"+{sum(task.parameters.values()):,}",
@@ -97,7 +98,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
             parts[part] = parts.get(part, 0) + number
     console.print()
     console.print(table)
-    console.print()
+    console.print(f"[dim]units added to {', '.join(summary.groups)}[/dim]\n")
     closing = Table.grid(padding=(0, 2))
     closing.add_row("average accuracy (ACC)", percent(figures["accuracy"]))
     closing.add_row("backward transfer (BWT)", f"{points(figures['backward_transfer'])} points")

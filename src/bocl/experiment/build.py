@@ -47,7 +47,11 @@ def build_network(settings: NetworkSettings) -> Graph:
 
 def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
     """Return the method a config names, ready for its first task."""
-    common: dict[str, Any] = {"recipe": config.recipe, "seed": seed_for(config.seed, "method"), "device": device}
+    common: dict[str, Any] = {
+        "recipe": config.recipe,
+        "seed": seed_for(config.seed, "method"),
+        "device": device,
+    }
     match config.method:
         case "bocl":
             return BOCL(graph, growth=config.growth, search=config.search, reward=config.reward, **common)

@@ -16,6 +16,7 @@ from bocl.settings import apply_overrides, parse, read_toml
 from bocl.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits"
+MethodName = Literal["bocl", "sn", "fixed", "independent", "joint"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class SNSettings:
 class Config:
     """One run."""
 
-    method: Literal["bocl", "sn", "fixed", "independent", "joint"] = "bocl"
+    method: MethodName = "bocl"
     seed: int = 0
     stream: StreamSettings = field(default_factory=StreamSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -91,7 +92,7 @@ def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Con
             data = read_toml(path)
     else:
         raise ConfigError(
-            f"unknown preset '{name}'{did_you_mean(name, presets())}; a config file is named by its path, ending in .toml"
+            f"unknown preset '{name}'{did_you_mean(name, presets())}; a config file is named by its path, *.toml"
         )
     data = apply_overrides(data, overrides)
     if isinstance(data.get("network"), str):

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import cast, get_args
 
 from bocl.errors import ConfigError, did_you_mean
 from bocl.experiment.build import build_method, build_network
-from bocl.experiment.config import Config, experiment_name, load_config, run_name
+from bocl.experiment.config import Config, MethodName, experiment_name, load_config, run_name
 from bocl.experiment.run import run
 from bocl.records.events import Listener
 
-METHOD_NAMES: tuple[str, ...] = get_args(get_type_hints(Config)["method"])
+METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 
 Grid = list[tuple[Config, Path]]
 Watch = Callable[[Config, Path], AbstractContextManager[Listener]]
@@ -49,14 +49,14 @@ def run_grid(grid: Grid, *, device: str = "auto", data: str | None = None, watch
             run(config, folder, device=device, data=data, listen=listen)
 
 
-def _methods(text: str) -> list[str]:
+def _methods(text: str) -> list[MethodName]:
     if text == "all":
         return list(METHOD_NAMES)
     names = _words("--methods", text)
     for name in names:
         if name not in METHOD_NAMES:
             raise ConfigError(f"--methods: unknown method '{name}'{did_you_mean(name, (*METHOD_NAMES, 'all'))}")
-    return names
+    return cast(list[MethodName], names)
 
 
 def _seeds(text: str) -> list[int]:

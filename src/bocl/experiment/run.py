@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
 from bocl.experiment.store import RunStore, machine
 from bocl.methods.joint import Joint
+from bocl.methods.method import check_task
 from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
 from bocl.records.record import TaskRecord
 from bocl.training.batches import DeviceSplit, to_device
@@ -17,7 +19,12 @@ from bocl.training.evaluation import accuracy
 
 
 def run(
-    config: Config, folder: str | Path, *, device: str = "auto", data: str | None = None, listen: Listener = nobody
+    config: Config,
+    folder: str | Path,
+    *,
+    device: str = "auto",
+    data: str | None = None,
+    listen: Listener = nobody,
 ) -> list[TaskRecord]:
     """Run a config in a folder, from where the folder stands, and return the records of all its tasks.
 
@@ -26,6 +33,7 @@ def run(
     graph = build_network(config.network)
     method = build_method(config, graph, device)
     stream = build_stream(config, data)
+    check_task(graph, stream[0], seen=[])
     with RunStore.open(folder, config) as store:
         if len(store.finished) == len(stream):
             return store.finished
@@ -51,7 +59,7 @@ def run(
             learned = method.learn(task, listen)
             seconds = time.perf_counter() - began
             sealed.append(to_device(stream.test_split(index), method.device))
-            row = tuple(accuracy(lambda x, i=i: method.predict(x, i), split) for i, split in enumerate(sealed))  # type: ignore[misc]
+            row = tuple(accuracy(partial(method.predict, task=i), split) for i, split in enumerate(sealed))
             record = TaskRecord(
                 index=index,
                 name=task.name,

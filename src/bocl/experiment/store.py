@@ -132,7 +132,11 @@ def _commit() -> str:
     here = Path(__file__).parent
     try:
         answer = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False
+            ["git", "-C", str(here), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -142,4 +146,9 @@ def _commit() -> str:
 def machine(device: torch.device) -> dict[str, Any]:
     """Describe what a run runs on."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return {"device": str(device), "name": name, "system": platform.system(), "threads": torch.get_num_threads()}
+    return {
+        "device": str(device),
+        "name": name,
+        "system": platform.system(),
+        "threads": torch.get_num_threads(),
+    }

@@ -34,10 +34,10 @@ from bocl.training.recipe import Recipe
 class BOCL:
     """A learner of task after task that never forgets.
 
-        learner = BOCL(mlp(784, [312, 128]))
-        for task in permuted_mnist(tasks=10):
-            learned = learner.learn(task)
-        logits = learner.predict(x, task=0)
+    learner = BOCL(mlp(784, [312, 128]))
+    for task in permuted_mnist(tasks=10):
+        learned = learner.learn(task)
+    logits = learner.predict(x, task=0)
     """
 
     name: ClassVar[str] = "bocl"
@@ -80,14 +80,10 @@ class BOCL:
         added = count_tensors(growth.tensors)
         return Learned(task.name, growth.widths, accuracy, added, trials, difficulty, samples)
 
-    def _grow(
-        self, data: DeviceTask, classes: int, listen: Listener
-    ) -> tuple[Growth, tuple[Trial, ...], float, int]:
+    def _grow(self, data: DeviceTask, classes: int, listen: Listener) -> tuple[Growth, tuple[Trial, ...], float, int]:
         if not self.seen:
             listen(RoundStarted("base", (self.graph.widths,)))
-            base = train_base(
-                self.network, data, classes=classes, recipe=self.recipe, seed=self.seed, listen=listen
-            )
+            base = train_base(self.network, data, classes=classes, recipe=self.recipe, seed=self.seed, listen=listen)
             return base.growth, (), math.nan, base.fit.samples
         found = expand(
             self.network,

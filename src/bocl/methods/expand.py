@@ -104,7 +104,10 @@ def expand(
         for number, trial in enumerate(done, start=len(trials) - len(done)):
             listen(TrialDone(number, trial))
         searcher.tell(done)
-    winner = kept[searcher.best()]
+    best = searcher.best()
+    if best not in kept:
+        raise WorkError(f"the searcher's best() is {best}, which was never trained; it must be one of its trials")
+    winner = kept[best]
     samples = base.fit.samples + sum(child.fit.samples for child in kept.values())
     return Expansion(winner.growth, tuple(trials), difficulty, samples)
 
@@ -133,8 +136,8 @@ def _problem(network: ExpandableNetwork, classes: int, reward: RewardSettings, b
     graph, before, settings = network.graph, network.widths, network.settings
 
     def parameters(z: NDArray[np.int64]) -> NDArray[np.int64]:
-        parts = count(graph, before, z, classes, settings)
-        return np.sum(list(parts.values()), axis=0)
+        total: NDArray[np.int64] = np.sum(list(count(graph, before, z, classes, settings).values()), axis=0)
+        return total
 
     def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:
         parts = count(graph, before, z, classes, settings)

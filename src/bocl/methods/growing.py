@@ -31,7 +31,8 @@ def growing_state(network: ExpandableNetwork, seen: list[Seen], **facts: Any) ->
 
 
 def restore_growing(network: ExpandableNetwork, state: State) -> list[Seen]:
-    """Commit the growths of a saved state again, in order, and return what it has seen."""
+    """Make the network that of a saved state: its growths committed again, in order. Return what it has seen."""
+    network.clear()
     growths = state.facts["growths"]
     for entry, tensors in zip(growths, part_tensors(state.tensors, len(growths)), strict=True):
         network.commit(Growth(tuple(entry["widths"]), entry["classes"], tensors))

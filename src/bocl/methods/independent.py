@@ -8,7 +8,17 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from bocl.methods.method import Learned, Seen, State, as_graph, check_inputs, check_task, join_tensors, part_tensors, seen_from
+from bocl.methods.method import (
+    Learned,
+    Seen,
+    State,
+    as_graph,
+    check_inputs,
+    check_task,
+    join_tensors,
+    part_tensors,
+    seen_from,
+)
 from bocl.methods.plain import learned_plain, train_plain
 from bocl.methods.saving import save
 from bocl.networks.graph import Graph
@@ -56,7 +66,8 @@ class Independent:
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes) of the task's own network."""
-        return self.networks[task].predict(check_inputs(x, task, self.seen, self.device), 0)
+        x = check_inputs(x, task, self.seen, self.device)
+        return self.networks[task].predict(x, 0)
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part."""

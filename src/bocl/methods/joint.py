@@ -1,6 +1,6 @@
 """Control: one network trained on every task seen so far, all at once. It needs the data of all of them.
 
-    min_θ Σ_{i ≤ t} L_i(θ; D_i), from a fresh start at every task
+min_θ Σ_{i ≤ t} L_i(θ; D_i), from a fresh start at every task
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ class Joint:
         """Train from scratch on this task and all before it."""
         check_task(self.graph, task, self.seen)
         if len(self.tasks) != len(self.seen):
-            raise DataError(
-                f"joint training needs the data of the {len(self.seen)} tasks learnt before; hand them to recall() first"
-            )
+            raise DataError(f"joint training needs the data of the {len(self.seen)} tasks learnt before; call recall()")
         tasks = [*self.tasks, task]
         data = [task_to_device(each, index, self.device) for index, each in enumerate(tasks)]
         before = self.parameters() if self.seen else dict.fromkeys(PARTS, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from bocl.methods.method import Learned
 from bocl.networks.growth import PARTS, count_tensors
@@ -38,5 +39,9 @@ def learned_plain(
     now = count_tensors(network.tensors)
     added = {part: now[part] - before[part] for part in PARTS}
     return Learned(
-        task.name, widths, accuracy(lambda x: network.predict(x, head), data.validation), added, samples=samples
+        task.name,
+        widths,
+        accuracy(partial(network.predict, task=head), data.validation),
+        added,
+        samples=samples,
     )

@@ -1,18 +1,20 @@
 """What a child is worth.
 
-    r(z) = A(z) - Σ α_i z_i        α_i = α P_i / Σ_j P_j        [paper, Evaluation of Points]
+r(z) = A(z) - Σ α_i z_i        α_i = α P_i / Σ_j P_j        [paper, Evaluation of Points]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.errors import ConfigError
+from bocl.errors import ConfigError, did_you_mean
+
+Weighting = Literal["unit", "added", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -26,18 +28,22 @@ class RewardSettings:
     """
 
     alpha: float = 5e-3
-    weighting: Literal["unit", "added", "uniform"] = "unit"
+    weighting: Weighting = "unit"
 
     def __post_init__(self) -> None:
         if not self.alpha >= 0:
-            raise ConfigError(f"reward.alpha is {self.alpha}; it must not be negative")
+            raise ConfigError(f"reward.alpha is {self.alpha}; it must be 0 or more")
+        if self.weighting not in get_args(Weighting):
+            known = did_you_mean(self.weighting, get_args(Weighting))
+            raise ConfigError(f"reward.weighting is '{self.weighting}'{known}")
 
 
 def unit_costs(parameters: Callable[[NDArray[np.int64]], NDArray[np.int64]], groups: int) -> NDArray[np.int64]:
     """Return (groups,): what one more unit in each group alone brings."""
     z = np.vstack([np.zeros((1, groups), dtype=np.int64), np.eye(groups, dtype=np.int64)])
     totals = parameters(z)
-    return totals[1:] - totals[0]
+    costs: NDArray[np.int64] = totals[1:] - totals[0]
+    return costs
 
 
 def make_penalty(

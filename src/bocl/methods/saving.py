@@ -72,7 +72,9 @@ def load(folder: str | Path, *, device: str = "auto", **options: Any) -> Any:
     path = folder / "model.json"
     kind = METHODS.get(model["method"])
     if kind is None:
-        raise FolderError(f"{path} is of an unknown method '{model['method']}'" + did_you_mean(model["method"], METHODS))
+        raise FolderError(
+            f"{path} is of an unknown method '{model['method']}'" + did_you_mean(model["method"], METHODS)
+        )
     hints = _settings(kind)
     try:
         settings = {

@@ -1,6 +1,6 @@
 """SN: one network fine-tuned through all tasks, with nothing against forgetting.
 
-    min_θ L_t(θ; D_t), started from θ_{t-1}
+min_θ L_t(θ; D_t), started from θ_{t-1}
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ class SN:
         index = len(self.seen)
         data = task_to_device(task, index, self.device)
         before = self.parameters()
-        self.network.add_task(task.classes, seed=seed_for(self.seed, "base", index))
+        network = self.network.copy()  # an interrupted training leaves nothing behind
+        network.add_task(task.classes, seed=seed_for(self.seed, "base", index))
         order = seed_for(self.seed, "order", index)
-        samples = train_plain(self.network, [data], self.recipe, seed=order, listen=listen)
+        samples = train_plain(network, [data], self.recipe, seed=order, listen=listen)
+        self.network = network
         self.seen.append(Seen.of(task))
         return learned_plain(self.network, task, data, head=index, before=before, samples=samples)
 

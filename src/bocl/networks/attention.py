@@ -9,6 +9,7 @@ a flattened feature map is per channel, not per column.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import torch
@@ -31,11 +32,9 @@ def gate(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:
     """
     w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
     lead, channels = w_c.shape[:-2], w_c.shape[-1]
-    features = x.reshape(*lead, x.shape[len(lead)], channels, -1)  # (…, n, C, columns)
-    if features.shape[-1] == 1:
-        v = features.squeeze(-1)
-    else:
-        v = features.mean(-1)
+    columns = prod(x.shape[len(lead) + 1 :]) // channels
+    features = x.reshape(*lead, x.shape[len(lead)], channels, columns)  # (…, n, C, columns)
+    v = features.squeeze(-1) if columns == 1 else features.mean(-1)
     hidden = torch.relu(v @ w_c.mT + b_c.unsqueeze(-2))
     beta = torch.sigmoid(hidden @ w_s.mT + b_s.unsqueeze(-2))
     return (features * beta.unsqueeze(-1)).reshape(x.shape)

@@ -80,7 +80,7 @@ class CompactNetwork:
 def normalise_blocks(x: Tensor, sizes: Sequence[int], base_groups: int, eps: float) -> Tensor:
     """Group-normalise x (n, C, *space): the base network's channels in ``base_groups`` groups, each growth's in one."""
     parts = [
-        F.group_norm(part, base_groups if index == 0 else 1, eps=eps)
+        torch.group_norm(part, base_groups if index == 0 else 1, eps=eps)  # F.group_norm refuses a single value
         for index, part in enumerate(x.split(list(sizes), dim=1))
         if part.shape[1]
     ]

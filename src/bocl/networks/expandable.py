@@ -53,7 +53,7 @@ class ExpandableNetwork:
             initialise(self.graph, self.growths, z, classes, self.settings, seed=seed, dtype=dtype)
             for z, seed in zip(widths, seeds, strict=True)
         ]
-        return Children(self.graph, self.known, growths, pad_to=pad_to, device=self.device)
+        return Children(self.graph, self.known, growths, pad_to=pad_to, settings=self.settings, device=self.device)
 
     def candidate(self, growth: Growth) -> CompactNetwork:
         """Return the compact network that committing this growth would give."""
@@ -65,6 +65,10 @@ class ExpandableNetwork:
         growth = Growth(growth.widths, growth.classes, tensors)
         self.tasks.append(self.candidate(growth))
         self.growths.append(growth)
+
+    def clear(self) -> None:
+        """Forget every task."""
+        self.growths, self.tasks = [], []
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes of the task)."""

@@ -16,18 +16,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bocl.errors import ConfigError
+from bocl.errors import ConfigError, did_you_mean
 from bocl.networks import attention
 from bocl.networks.graph import Graph, Widths
 
 Shapes = dict[str, tuple[Any, ...]]
+Wiring = Literal["full", "forward"]
 PARTS = ("shared", "heads", "attention", "norms")
 _PART_OF = {"layer": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
 _STATISTICS = ("mean", "var")
@@ -44,13 +45,15 @@ class GrowthSettings:
     gate_bias           b_s at the start; +3 opens the gates
     """
 
-    wiring: Literal["full", "forward"] = "full"
+    wiring: Wiring = "full"
     attention: bool = True
     reduction_nodes: int = 64
     reduction_channels: int = 16
     gate_bias: float = 3.0
 
     def __post_init__(self) -> None:
+        if self.wiring not in get_args(Wiring):
+            raise ConfigError(f"growth.wiring is '{self.wiring}'" + did_you_mean(str(self.wiring), get_args(Wiring)))
         for name in ("reduction_nodes", "reduction_channels"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"growth.{name} is {getattr(self, name)}; it must be at least 1")
@@ -168,9 +171,9 @@ def initialise(
     last = earlier[-1].tensors if earlier else {}
 
     def uniform(shape: tuple[int, ...], fan: int) -> Tensor:
-        return torch.empty(shape, dtype=dtype).uniform_(-1, 1, generator=generator) / max(fan, 1) ** 0.5
+        return torch.empty(shape, dtype=dtype).uniform_(-1, 1, generator=generator).div_(max(fan, 1) ** 0.5)
 
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for name, wanted in shapes(graph, before, z, classes, settings).items():
         shape = tuple(int(entry) for entry in wanted)
         part, _, rest = name.partition("/")

@@ -54,6 +54,12 @@ class PlainNetwork:
         self.tensors = trained.growth(0).tensors
         self._compact = None
 
+    def copy(self) -> PlainNetwork:
+        """Return a network with the same weights that can be trained apart from this one."""
+        other = PlainNetwork(self.graph, shared_head=self.shared_head, device=self.device)
+        other.restore({name: tensor.clone() for name, tensor in self.tensors.items()}, self.classes)
+        return other
+
     def restore(self, tensors: dict[str, Tensor], classes: list[int]) -> None:
         """Take back saved weights, and the number of classes of every task."""
         self.tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}

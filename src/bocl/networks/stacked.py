@@ -16,11 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bocl.errors import InputError
 from bocl.networks import functions
 from bocl.networks.attention import gate
 from bocl.networks.compact import CONVOLUTIONS, CompactNetwork, normalise_blocks
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
-from bocl.networks.growth import Growth, is_parameter
+from bocl.networks.growth import Growth, GrowthSettings, is_parameter, shapes
 
 
 class Children:
@@ -28,6 +29,7 @@ class Children:
 
     known       the network before this task, frozen; None for a first task
     pad_to      widths every child is padded to; at least each child's own
+    settings    how the growths were made
     head_of     name of the head that a task uses, for networks with several
     parameters  name → (K, …), trained
     buffers     name → (K, …), running statistics of norms
@@ -41,6 +43,7 @@ class Children:
         growths: Sequence[Growth],
         *,
         pad_to: Widths | None = None,
+        settings: GrowthSettings = GrowthSettings(),  # noqa: B008 - frozen
         head_of: Callable[[int], str] = lambda _task: "head",
         device: torch.device | str = "cpu",
     ) -> None:
@@ -51,12 +54,16 @@ class Children:
         self.before = known.widths if known is not None else (0,) * len(graph.groups)
         self.widths = [growth.widths for growth in growths]
         self.pad_to = pad_to or tuple(map(max, zip(*self.widths, strict=True)))
+        for z in self.widths:
+            if len(z) != len(graph.groups) or any(own > most for own, most in zip(z, self.pad_to, strict=True)):
+                raise InputError(f"a child adds {z}; this round has room for one number per group up to {self.pad_to}")
         self._growths = [Growth(growth.widths, growth.classes, {}) for growth in growths]
         self._corners = [{name: tuple(t.shape) for name, t in growth.tensors.items()} for growth in growths]
         self.parameters: dict[str, nn.Parameter] = {}
         self.buffers: dict[str, Tensor] = {}
-        for name in growths[0].tensors:
-            stacked = self._stack(name, [growth.tensors[name] for growth in growths]).to(device)
+        padded = shapes(graph, self.before, self.pad_to, growths[0].classes, settings)
+        for name, first in growths[0].tensors.items():  # numbered heads are in no growth's shapes
+            stacked = _stack([growth.tensors[name] for growth in growths], padded.get(name, first.shape)).to(device)
             if is_parameter(name):
                 self.parameters[name] = nn.Parameter(stacked)
             else:
@@ -76,7 +83,7 @@ class Children:
         """Return child ``index`` in compact form, as copies."""
         state = self.state
         tensors = {
-            name: state[name].detach()[(index, *map(slice, shape))].clone(memory_format=torch.contiguous_format)
+            name: state[name].detach()[_corner(index, shape)].clone(memory_format=torch.contiguous_format)
             for name, shape in self._corners[index].items()
         }
         empty = self._growths[index]
@@ -102,47 +109,12 @@ class Children:
             stacked.append(is_stacked)
         return values[-1]
 
-    # -- padding -----------------------------------------------------------------------------------
-
-    def _stack(self, name: str, tensors: list[Tensor]) -> Tensor:
-        """Lay every child's tensor in the top-left corner of a zero tensor of the padded shape."""
-        shape = [max(sizes) for sizes in zip(*(tensor.shape for tensor in tensors), strict=True)]
-        for dimension, size in self._padded(name, len(shape)).items():
-            shape[dimension] = max(shape[dimension], size)
-        stacked = tensors[0].new_zeros(len(tensors), *shape)
-        for index, tensor in enumerate(tensors):
-            stacked[(index, *map(slice, tensor.shape))] = tensor
-        return stacked
-
-    def _padded(self, name: str, dimensions: int) -> dict[int, int]:
-        """Return {dimension: size at pad_to} for the dimensions of a tensor that follow widths."""
-        total = tuple(b + p for b, p in zip(self.before, self.pad_to, strict=True))
-        part, _, rest = name.partition("/")
-        owner, _, kind = rest.rpartition("/")
-        if part.startswith("head"):
-            return {1: self.graph.head.source.size(total)} if dimensions == 2 else {}
-        if part == "norm":
-            norm = next(norm for norm in self.graph.norms if norm.name == owner)
-            return {0: norm.source.size(total)}
-        layer = next(layer for layer in (*self.graph.layers, self.graph.head) if layer.name == owner)
-        if part == "gate":
-            channels = layer.source.size(total) // layer.source.spread
-            return {"reduce.weight": {1: channels}, "expand.weight": {0: channels}, "expand.bias": {0: channels}}.get(
-                kind, {}
-            )
-        assert layer.group is not None
-        if kind == "columns":
-            return {1: layer.source.size(total) - layer.source.size(self.before)}
-        return {0: self.pad_to[layer.group]} | ({1: layer.source.size(total)} if kind == "rows" else {})
-
     def _mask(self, group: int) -> Tensor:
         """Return (K, C): 1 for units a child has, 0 for padding."""
         width = self.before[group] + self.pad_to[group]
         own = torch.tensor([self.before[group] + widths[group] for widths in self.widths])
         reference = next(iter(self.parameters.values()))
         return (torch.arange(width) < own[:, None]).to(reference.device, reference.dtype)
-
-    # -- steps -------------------------------------------------------------------------------------
 
     def _layer(self, layer: Layer, x: Tensor, is_stacked: bool, head: str) -> Tensor:
         if f"gate/{layer.name}/reduce.weight" in self.parameters:
@@ -160,7 +132,7 @@ class Children:
         if not is_stacked:
             old = _apply(layer, x, weight, old_bias)
             return torch.cat([old.expand(self.count, *old.shape), new], dim=2)
-        old = _apply(layer, x[:, :, :seen].flatten(0, 1), weight, old_bias).unflatten(0, x.shape[:2])
+        old = _split_lead(_apply(layer, x[:, :, :seen].flatten(0, 1), weight, old_bias), x)
         if columns is not None and columns.shape[2]:
             old = old + self._product(layer, x[:, :, seen:], columns, None)
         return torch.cat([old, new], dim=2)
@@ -175,14 +147,14 @@ class Children:
             return self._no_units(layer, x, weight)
         grouped = x.transpose(0, 1).flatten(1, 2)  # (n, K·in, *space)
         out = _apply(layer, grouped, weight.flatten(0, 1), None if bias is None else bias.flatten(), groups=self.count)
-        return out.unflatten(1, (self.count, -1)).transpose(0, 1)
+        return _children_first(out, self.count)
 
     def _shared_product(self, layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Every child's weight on one shared x (n, in, *space): a single product for all of them."""
         if not weight.shape[1]:
             return self._no_units(layer, x.expand(self.count, *x.shape), weight)
         out = _apply(layer, x, weight.flatten(0, 1), None if bias is None else bias.flatten())
-        return out.unflatten(1, (self.count, -1)).transpose(0, 1)
+        return _children_first(out, self.count)
 
     def _no_units(self, layer: Layer, x: Tensor, weight: Tensor) -> Tensor:
         """Return the output of zero units, (K, n, 0, *space); PyTorch has no convolution without filters."""
@@ -193,7 +165,7 @@ class Children:
         if not is_stacked:
             return functions.apply(step.function, x, step.arguments, training=self.training)
         flat = functions.apply(step.function, x.flatten(0, 1), step.arguments, training=self.training)
-        out = flat.unflatten(0, x.shape[:2])
+        out = _split_lead(flat, x)
         if step.function in functions.MOVES_ZERO and step.group is not None:
             mask = self._mask(step.group)
             mask = mask.repeat_interleave(out.shape[2] // mask.shape[1], dim=1)
@@ -225,14 +197,14 @@ class Children:
         """Known blocks as they were; the new units of each child as one group, padding left out of its statistics."""
         group = norm.source.group
         if group is None:
-            return normalise_blocks(x.flatten(0, 1), [norm.source.width], norm.blocks, norm.eps).unflatten(0, x.shape[:2])
+            return _split_lead(normalise_blocks(x.flatten(0, 1), [norm.source.width], norm.blocks, norm.eps), x)
         if self.known is None:  # the base network itself: nothing is padded
-            return normalise_blocks(x.flatten(0, 1), [x.shape[2]], norm.blocks, norm.eps).unflatten(0, x.shape[:2])
+            return _split_lead(normalise_blocks(x.flatten(0, 1), [x.shape[2]], norm.blocks, norm.eps), x)
         known = self.before[group]
         sizes = [z[group] for z in self.known.blocks]
-        old = normalise_blocks(x[:, :, :known].flatten(0, 1), sizes, norm.blocks, norm.eps).unflatten(0, x.shape[:2])
-        new = x[:, :, known:]
-        mask = _per_channel(self._mask(group)[:, known:], new)
+        old = _split_lead(normalise_blocks(x[:, :, :known].flatten(0, 1), sizes, norm.blocks, norm.eps), x)
+        mask = _per_channel(self._mask(group)[:, known:], x)
+        new = x[:, :, known:] * mask  # padding is zero already; this keeps the mean's gradient from it
         over = tuple(range(2, x.dim()))
         own = mask.expand(-1, -1, -1, *new.shape[3:]).sum(over, keepdim=True).clamp(min=1)
         centred = (new - new.sum(over, keepdim=True) / own) * mask
@@ -251,3 +223,27 @@ def _apply(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups:
 def _per_channel(values: Tensor, x: Tensor) -> Tensor:
     """Shape (K, C) values so that they broadcast over x (K, n, C, *space)."""
     return values.view(values.shape[0], 1, values.shape[1], *(1,) * (x.dim() - 3))
+
+
+def _stack(tensors: list[Tensor], padded: tuple[int, ...]) -> Tensor:
+    """Lay every child's tensor in the top-left corner of a zero tensor of the padded shape."""
+    shape = [max(sizes) for sizes in zip(padded, *(tensor.shape for tensor in tensors), strict=True)]
+    stacked = tensors[0].new_zeros(len(tensors), *shape)
+    for index, tensor in enumerate(tensors):
+        stacked[_corner(index, tensor.shape)] = tensor
+    return stacked
+
+
+def _corner(index: int, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
+    """Return the place of child ``index``'s own tensor in a stack."""
+    return (index, *(slice(size) for size in shape))
+
+
+def _split_lead(flat: Tensor, like: Tensor) -> Tensor:
+    """Turn (K·n, …) back into (K, n, …), K and n as in ``like``."""
+    return flat.reshape(*like.shape[:2], *flat.shape[1:])
+
+
+def _children_first(out: Tensor, count: int) -> Tensor:
+    """Turn (n, K·units, *space) into (K, n, units, *space)."""
+    return out.reshape(len(out), count, out.shape[1] // count, *out.shape[2:]).transpose(0, 1)

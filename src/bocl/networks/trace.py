@@ -63,6 +63,7 @@ class _Tracing:
 
     def __init__(self, traced: fx.GraphModule) -> None:
         self.modules = dict(traced.named_modules())
+        self._check_in_place(list(traced.graph.nodes))
         traced.graph.eliminate_dead_code()
         self.nodes = list(traced.graph.nodes)
         self.steps: list[Step] = []
@@ -70,6 +71,7 @@ class _Tracing:
         self.opened: list[Group] = []  # every group opened, before additions tie some together
         self.tied: list[int] = []  # union-find parents over self.opened
         self.used: set[str] = set()
+        self.weights: set[nn.Parameter] = set()
         self.outputs: set[int] = set()  # values that are the result of a linear layer
 
     def graph(self) -> Graph:
@@ -95,31 +97,64 @@ class _Tracing:
     def _module(self, node: fx.Node) -> None:
         name, module = str(node.target), self.modules[str(node.target)]
         value = self._read(node, name)
-        if isinstance(module, (nn.Linear, *_CONVOLUTIONS, *_BATCH_NORMS, nn.GroupNorm)):
-            if name in self.used:
-                raise NetworkError(f"'{name}' is used twice; a layer that grows can stand in one place only")
-            self.used.add(name)
-        if isinstance(module, nn.Linear):
+        kind = type(module)  # a subclass computes something else: lazy, parametrised or quantised
+        if kind in (nn.Linear, *_CONVOLUTIONS, *_BATCH_NORMS, nn.GroupNorm):
+            self._check_own(name, module)
+        if isinstance(module, nn.Linear) and kind is nn.Linear:
             self._linear(node, name, module, value)
-        elif isinstance(module, _CONVOLUTIONS):
+        elif kind in _CONVOLUTIONS:
             self._convolution(node, name, module, value)
-        elif isinstance(module, _BATCH_NORMS):
+        elif kind in _BATCH_NORMS:
             self._batch_norm(node, name, module, value)
-        elif isinstance(module, nn.GroupNorm):
+        elif isinstance(module, nn.GroupNorm) and kind is nn.GroupNorm:
             self._group_norm(node, name, module, value)
         elif isinstance(module, nn.Flatten):
             if (module.start_dim, module.end_dim) != (1, -1):
                 raise NetworkError(f"'{name}' flattens dimensions {module.start_dim} … {module.end_dim}; use 1 … -1")
             self._function(node, name, "flatten", {}, value)
-        elif type(module) in functions.MODULES:
-            function = functions.MODULES[type(module)]
+        elif kind in functions.MODULES:
+            function = functions.MODULES[kind]
             kept = {argument: getattr(module, argument) for argument in functions.ARGUMENTS[function]}
+            ignored = {argument: getattr(module, argument, None) for argument in ("divisor_override", "return_indices")}
+            self._check_ignored(name, ignored)
             self._function(node, name, function, kept, value)
         else:
             raise NetworkError(
                 f"'{name}' is a {type(module).__name__}, which cannot be grown "
                 "(layers that can: Linear, Conv1d-3d, BatchNorm, GroupNorm, pools, activations, Flatten, Dropout)"
             )
+
+    def _check_own(self, name: str, module: nn.Module) -> None:
+        """Refuse a layer that stands in two places, or shares its weights with another."""
+        if name in self.used:
+            raise NetworkError(f"'{name}' is used twice; a layer that grows can stand in one place only")
+        self.used.add(name)
+        weights = set(module.parameters(recurse=False))
+        if weights & self.weights:
+            raise NetworkError(f"'{name}' shares its weights with another layer; every layer grows weights of its own")
+        self.weights |= weights
+
+    def _check_in_place(self, nodes: list[fx.Node]) -> None:
+        """Refuse a value that is changed in place and read again: a graph has only the value before."""
+        place = {node: number for number, node in enumerate(nodes)}
+        for node in nodes:
+            if node.op == "call_module":
+                in_place = getattr(self.modules[str(node.target)], "inplace", False)
+            elif node.op == "call_method":
+                in_place = str(node.target).endswith("_")
+            else:
+                in_place = node.target is operator.iadd or node.kwargs.get("inplace", False)
+            changed = node.args[0] if in_place and node.args else None
+            if isinstance(changed, fx.Node) and any(place[user] > place[node] for user in changed.users):
+                raise NetworkError(
+                    f"'{node.name}' changes '{changed.name}' in place, which is read again after it; use inplace=False"
+                )
+
+    def _check_ignored(self, name: str, arguments: dict[str, Any]) -> None:
+        """Refuse arguments that matter and are not kept."""
+        for argument, given in arguments.items():
+            if given not in (None, False):
+                raise NetworkError(f"'{name}' has {argument}={given}, which is not supported; leave it out")
 
     def _linear(self, node: fx.Node, name: str, module: nn.Linear, value: _Value) -> None:
         if value.group is not None and not value.flat:
@@ -185,9 +220,12 @@ class _Tracing:
             self._addition(node)
         elif target in (torch.flatten, "flatten"):
             value = self._read(node, name)
-            dims = (node.args[1:] or (node.kwargs.get("start_dim", 0),))[0]
-            if dims != 1:
-                raise NetworkError(f"'{name}' flattens from dimension {dims}; use 1, so that samples stay apart")
+            given = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)) | dict(node.kwargs)
+            start, end = given.get("start_dim", 0), given.get("end_dim", -1)
+            if (start, end) != (1, -1):
+                raise NetworkError(
+                    f"'{name}' flattens dimensions {start} … {end}; use 1 … -1, so that samples stay apart"
+                )
             self._function(node, name, "flatten", {}, value)
         elif target in ("view", "reshape", torch.reshape):
             self._view(node)
@@ -199,6 +237,10 @@ class _Tracing:
             names = functions.ARGUMENTS[function]
             given = dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
             kept = {argument: given[argument] for argument in names if argument in given}
+            ignored = dict(enumerate(node.args[1 + len(names) :], start=1 + len(names))) | given
+            for argument in (*names, "inplace", "training"):
+                ignored.pop(argument, None)
+            self._check_ignored(name, {f"argument {argument}": item for argument, item in ignored.items()})
             if function == "dropout":
                 kept.setdefault("p", 0.5)
             self._function(node, name, function, kept, value)
@@ -230,7 +272,7 @@ class _Tracing:
         shape = node.args[1:]
         if len(shape) == 1 and isinstance(shape[0], tuple | list):
             shape = tuple(shape[0])
-        keeps_batch = len(shape) == 2 and (isinstance(shape[0], fx.Node) or shape[0] == -1)
+        keeps_batch = len(shape) == 2 and (shape[0] == -1 or _is_batch_size(shape[0]))
         if not keeps_batch or not isinstance(shape[1], int):
             raise NetworkError(f"'{node.name}' reshapes to {shape}; only a flatten to (batch, -1) can be followed")
         self._function(node, node.name, "flatten", {}, value)
@@ -238,7 +280,7 @@ class _Tracing:
     def _mean(self, node: fx.Node) -> None:
         value = self._read(node, node.name)
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-        spatial = isinstance(dims, tuple | list) and set(dims) in ({2, 3}, {-1, -2}, {2}, {2, 3, 4})  # type: ignore[arg-type]
+        spatial = isinstance(dims, tuple | list) and set(dims) in ({2, 3}, {-1, -2}, {2}, {2, 3, 4})
         if not spatial or value.flat or node.kwargs.get("keepdim", False):
             raise NetworkError(f"'{node.name}' takes a mean over {dims}; only a mean over all of space can be followed")
         self._function(node, node.name, "global_average", {}, value)
@@ -255,6 +297,8 @@ class _Tracing:
         plain = {key: tuple(item) if isinstance(item, list) else item for key, item in arguments.items()}
         if any(isinstance(item, fx.Node) for item in plain.values()):
             raise NetworkError(f"'{name}' takes an argument computed from the data; it must be a constant")
+        if "pool" in function and value.flat:
+            raise NetworkError(f"'{name}' pools a vector, which would mix its units; pool before the flatten")
         flattens = function in functions.FLATTENS
         spread = value.spread
         if flattens and not value.flat:
@@ -337,3 +381,12 @@ class _Tracing:
                 step = replace(step, group=number[step.group])
             steps.append(step)
         return Graph(tuple(steps), tuple(self.opened[root] for root in roots))
+
+
+def _is_batch_size(size: object) -> bool:
+    """Whether a traced number is the batch's: x.size(0), x.shape[0] or x.size()[0]."""
+    if not isinstance(size, fx.Node):
+        return False
+    if size.target == "size":
+        return (*size.args[1:], *size.kwargs.values()) == (0,)
+    return bool(size.target is operator.getitem and size.args[1] == 0)

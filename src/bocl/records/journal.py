@@ -105,9 +105,7 @@ def _take_lock(path: Path) -> int:
     while a third locks its successor.
     """
     if fcntl is None:
-        raise FolderError(
-            f"{path}: a run is written under a POSIX file lock, which this system does not have"
-        )
+        raise FolderError(f"{path}: a run is written under a POSIX file lock, which this system does not have")
     lock_path = path.with_name(path.name + ".lock")
     try:
         lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -122,9 +120,7 @@ def _take_lock(path: Path) -> int:
         ) from error
     except OSError as error:
         os.close(lock)
-        raise FolderError(
-            f"{lock_path}: cannot be locked: {error.strerror}; choose a local folder"
-        ) from error
+        raise FolderError(f"{lock_path}: cannot be locked: {error.strerror}; choose a local folder") from error
     return lock
 
 

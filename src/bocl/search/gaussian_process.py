@@ -146,7 +146,7 @@ def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> Fl
 
         box = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, process.inputs.shape[1])
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs as well
             points, values = optimize_acqf(
                 _acquisition(process, best),
                 bounds=box,
@@ -173,9 +173,7 @@ def _model(process: GaussianProcess) -> Any:
     from gpytorch.priors import LogNormalPrior
 
     def prior(mode: float) -> Any:
-        return LogNormalPrior(
-            loc=math.log(mode) + 1.0, scale=1.0
-        )  # the mode of a log-normal is exp(loc - scale²)
+        return LogNormalPrior(loc=math.log(mode) + 1.0, scale=1.0)  # the mode of a log-normal is exp(loc - scale²)
 
     def positive() -> Any:
         return Positive(transform=torch.exp, inv_transform=torch.log)
@@ -188,9 +186,7 @@ def _model(process: GaussianProcess) -> Any:
         lengthscale_prior=prior(float(modes.lengthscales[0])),
         lengthscale_constraint=positive(),
     )
-    kernel = ScaleKernel(
-        matern, outputscale_prior=prior(modes.outputscale), outputscale_constraint=positive()
-    )
+    kernel = ScaleKernel(matern, outputscale_prior=prior(modes.outputscale), outputscale_constraint=positive())
     model = SingleTaskGP(
         torch.as_tensor(process.inputs),
         torch.as_tensor(process.targets).unsqueeze(-1),

@@ -19,8 +19,7 @@ def lattice_size(bounds: Widths) -> int:
 def lies_in(widths: Widths, bounds: Widths) -> bool:
     """Return whether widths are whole numbers inside the box, one per group."""
     return len(widths) == len(bounds) and all(
-        isinstance(width, int | np.integer) and 0 <= width <= bound
-        for width, bound in zip(widths, bounds, strict=True)
+        isinstance(width, int | np.integer) and 0 <= width <= bound for width, bound in zip(widths, bounds, strict=True)
     )
 
 

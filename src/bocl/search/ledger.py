@@ -83,9 +83,7 @@ def check_problem(problem: Problem) -> None:
         raise InputError(f"the task's difficulty is {problem.difficulty}; give a finite M_t = A¹ - A²")
     for position, experience in enumerate(problem.history):
         if not math.isfinite(experience.difficulty):
-            raise InputError(
-                f"history[{position}] has difficulty {experience.difficulty}; leave that task out"
-            )
+            raise InputError(f"history[{position}] has difficulty {experience.difficulty}; leave that task out")
     for trial in problem.known:
         check_trial(trial, problem.bounds)
 

@@ -114,9 +114,7 @@ def _scale(inputs: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def _pair(pair: Any, where: str) -> tuple[Any, Any]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise DataError(
-            f"{where} is {type(pair).__name__}, not a pair; give a list with one pair (X, y) per task"
-        )
+        raise DataError(f"{where} is {type(pair).__name__}, not a pair; give a list with one pair (X, y) per task")
     return pair[0], pair[1]
 
 

@@ -37,9 +37,7 @@ class FoundFile:
     hash: str
 
 
-def obtain(
-    what: str, editions: Sequence[tuple[PublishedFile, ...]], data: Path | str | None
-) -> tuple[FoundFile, ...]:
+def obtain(what: str, editions: Sequence[tuple[PublishedFile, ...]], data: Path | str | None) -> tuple[FoundFile, ...]:
     """Return the files of the first edition that is complete in some folder, or download one.
 
     ``editions`` are different forms of the same data, best first. Only those of a single file with mirrors
@@ -71,9 +69,7 @@ def search_folders(data: Path | str | None) -> list[Path]:
         if folder:
             path = Path(folder).expanduser()
             if not path.is_dir():
-                raise DataError(
-                    f"{source} is {str(folder)!r}, which is not a folder; create it or correct the path"
-                )
+                raise DataError(f"{source} is {str(folder)!r}, which is not a folder; create it or correct the path")
             folders.append(path)
     return [*folders, cache_folder()]
 
@@ -88,13 +84,9 @@ def verify(file: FoundFile) -> None:
     algorithm, _, wanted = file.hash.partition(":")
     try:
         with file.path.open("rb") as stream:
-            found = hashlib.file_digest(
-                stream, lambda: hashlib.new(algorithm, usedforsecurity=False)
-            ).hexdigest()
+            found = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
     except OSError as error:
-        raise DataError(
-            f"{file.path} cannot be read ({error}); correct its permissions or remove it"
-        ) from error
+        raise DataError(f"{file.path} cannot be read ({error}); correct its permissions or remove it") from error
     if found != wanted:
         raise DataError(
             f"{file.path} is not the published file: its {algorithm} is {found}, wanted {wanted}; delete or "
@@ -113,6 +105,4 @@ def verify_bytes(content: bytes, wanted: str, where: str) -> None:
     algorithm, _, digest = wanted.partition(":")
     found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if found != digest:
-        raise DataError(
-            f"{where} is not as published: its {algorithm} is {found}, wanted {digest}; get it again"
-        )
+        raise DataError(f"{where} is not as published: its {algorithm} is {found}, wanted {digest}; get it again")

@@ -45,9 +45,7 @@ def cifar_pickle(data: bytes, where: str) -> tuple[NDArray[np.uint8], NDArray[np
     except DataError as error:
         raise DataError(f"{where}: {error}") from error
     except Exception as error:  # damaged pickles raise nearly anything
-        raise DataError(
-            f"{where} is not a CIFAR-100 pickle ({type(error).__name__}); get it again"
-        ) from error
+        raise DataError(f"{where} is not a CIFAR-100 pickle ({type(error).__name__}); get it again") from error
     if images.dtype != np.uint8 or images.shape != (len(labels), 3 * 32 * 32) or labels.dtype.kind != "i":
         raise DataError(
             f"{where} holds {images.dtype} {images.shape}, not rows of 3072 bytes with labels; get it again"
@@ -65,9 +63,7 @@ class _ArraysOnly(pickle.Unpickler):
             return np.dtype
         if (module, name) == ("numpy.core.multiarray", "_reconstruct"):
             return _empty_array
-        raise DataError(
-            f"the pickle asks for {module}.{name}, which a data file has no need of; do not trust it"
-        )
+        raise DataError(f"the pickle asks for {module}.{name}, which a data file has no need of; do not trust it")
 
 
 def _empty_array(kind: type, shape: tuple[int, ...], code: bytes) -> NDArray[Any]:

@@ -52,9 +52,7 @@ def channel_statistics(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tu
     """
     total = np.zeros(images.shape[1], dtype=np.int64)
     total_of_squares = np.zeros(images.shape[1], dtype=np.int64)
-    for start in range(
-        0, len(images), 1000
-    ):  # in pieces: a wider copy of a whole data set would not be small
+    for start in range(0, len(images), 1000):  # in pieces: a wider copy of a whole data set would not be small
         piece = images[start : start + 1000].astype(np.uint16)
         total += piece.sum(axis=(0, 2, 3), dtype=np.int64)
         total_of_squares += np.square(piece).sum(axis=(0, 2, 3), dtype=np.int64)  # 255² fits 16 bits

@@ -38,9 +38,7 @@ class PermutedStream:
 
     def __getitem__(self, index: int) -> Task:
         transform = self._transform(index)
-        return transformed_task(
-            self.images, transform, f"permutation {index + 1}", index, self.validation, self.seed
-        )
+        return transformed_task(self.images, transform, f"permutation {index + 1}", index, self.validation, self.seed)
 
     def test_split(self, index: int) -> Split:
         """Return the sealed samples of task ``index``."""

@@ -117,9 +117,7 @@ def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
     if array.dtype == np.uint8:
         return array
     if array.dtype.kind not in "fiub":
-        raise DataError(
-            f"{where}: samples of type {array.dtype} are not numbers; convert them to float32 or uint8"
-        )
+        raise DataError(f"{where}: samples of type {array.dtype} are not numbers; convert them to float32 or uint8")
     with np.errstate(over="ignore"):  # what overflows becomes inf, which the next check names
         floats = array.astype(np.float32)
     finite = np.isfinite(floats)

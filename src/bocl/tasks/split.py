@@ -61,9 +61,7 @@ class SplitStream:
         return checked_samples(images[rows], labels[rows] - first, f"task {index}")
 
 
-def split_cifar100(
-    tasks: int = 10, seed: int = 0, data: Path | str | None = None, classes: int = 10
-) -> SplitStream:
+def split_cifar100(tasks: int = 10, seed: int = 0, data: Path | str | None = None, classes: int = 10) -> SplitStream:
     """CIFAR-100, ten new classes in each task; 4,500 / 500 / 1,000 images a task."""
     if tasks < 1 or classes < 2 or tasks * classes > CIFAR100_CLASSES:
         raise DataError(

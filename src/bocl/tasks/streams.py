@@ -10,7 +10,6 @@ from bocl.tasks.permuted import permuted_digits, permuted_mnist
 from bocl.tasks.split import split_cifar100
 from bocl.tasks.task import TaskStream
 
-
 # Each takes tasks and seed; those of downloaded data take data, the folder of the files, too.
 STREAMS: Mapping[str, Callable[..., TaskStream]] = MappingProxyType(
     {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from bocl.errors import ConfigError
+
+Optimiser = Literal["adam", "sgd"]
+Schedule = Literal["constant", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -19,27 +22,30 @@ class Recipe:
     patience       stop when validation accuracy has not risen for so many epochs, and keep the best epoch; 0 = off
     """
 
-    optimiser: Literal["adam", "sgd"] = "adam"
+    optimiser: Optimiser = "adam"
     learning_rate: float = 1e-3
     momentum: float = 0.9
     weight_decay: float = 1e-4
     batch_size: int = 32
     epochs: int = 15
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Schedule = "constant"
     patience: int = 0
 
     def __post_init__(self) -> None:
-        problems = []
-        if not self.learning_rate > 0:
-            problems.append(f"recipe.learning_rate is {self.learning_rate}; it must be above 0")
-        if not 0 <= self.momentum < 1:
-            problems.append(f"recipe.momentum is {self.momentum}; it must be in [0, 1)")
-        if not self.weight_decay >= 0:
-            problems.append(f"recipe.weight_decay is {self.weight_decay}; it must not be negative")
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                problems.append(f"recipe.{name} is {getattr(self, name)}; it must be at least 1")
-        if self.patience < 0:
-            problems.append(f"recipe.patience is {self.patience}; it must be 0 (off) or more")
+        checks = {
+            "optimiser": (self.optimiser in get_args(Optimiser), " or ".join(get_args(Optimiser))),
+            "schedule": (self.schedule in get_args(Schedule), " or ".join(get_args(Schedule))),
+            "learning_rate": (self.learning_rate > 0, "above 0"),
+            "momentum": (0 <= self.momentum < 1, "in [0, 1)"),
+            "weight_decay": (self.weight_decay >= 0, "0 or more"),
+            "batch_size": (self.batch_size >= 1, "at least 1"),
+            "epochs": (self.epochs >= 1, "at least 1"),
+            "patience": (self.patience >= 0, "0 (off) or more"),
+        }
+        problems = [
+            f"recipe.{name} is {getattr(self, name)}; it must be {wanted}"
+            for name, (right, wanted) in checks.items()
+            if not right
+        ]
         if problems:
             raise ConfigError("; ".join(problems))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -90,7 +91,7 @@ def train(
     steps = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks) * recipe.epochs
     best = _Best(network, recipe.patience)
     taken = samples = epoch = 0
-    loss = torch.full((network.count,), math.nan)
+    loss = torch.full((network.count,), math.nan, dtype=tasks[0].train.inputs.dtype)
     weights = sum(tensor.numel() for tensor in network.parameters.values())
     with (
         sensible_threads(weights * recipe.batch_size),
@@ -111,7 +112,7 @@ def train(
                 if penalty is not None:
                     losses = losses + penalty(network.parameters)
                 optimiser.zero_grad(set_to_none=True)
-                losses.sum().backward()  # type: ignore[no-untyped-call]
+                losses.sum().backward()
                 if adjust_gradients is not None:
                     adjust_gradients(network.parameters)
                 optimiser.step()
@@ -120,25 +121,29 @@ def train(
                 taken += 1
                 samples += len(batch)
             network.training = False
-            loss = total.cpu() / len(schedule)
-            if recipe.patience and best.is_over(_validate(network, tasks), epoch):
-                break
+            loss = torch.where(best.waiting, total.cpu() / len(schedule), loss)
             if on_epoch is not None:
                 on_epoch(epoch, recipe.epochs)
+            if recipe.patience and best.is_over(_validate(network, tasks).cpu(), epoch):
+                break
     best.restore()
     finite = torch.isfinite(loss)
+    for tensor in network.state.values():  # the last step may be the one that diverged
+        finite &= torch.isfinite(tensor.detach()).flatten(1).all(1).cpu()
     scores = torch.where(finite, _validate(network, tasks).cpu(), math.nan)
-    return [
-        Fit(float(score), float(own), epoch, samples) for score, own in zip(scores, loss.tolist(), strict=True)
-    ]
+    return [Fit(float(score), float(own), epoch, samples) for score, own in zip(scores, loss.tolist(), strict=True)]
 
 
 class _Best:
-    """Early stopping: each network's state at its own best epoch."""
+    """Early stopping: each network's state at its own best epoch.
+
+    A network that is out of patience has stopped, though the others go on: what it does later is not looked at.
+    """
 
     def __init__(self, network: Trainable, patience: int) -> None:
         self.network = network
         self.patience = patience
+        self.waiting = torch.ones(network.count, dtype=torch.bool)  # networks with patience left
         self.score: Tensor | None = None
         self.since: Tensor | None = None  # the epoch each network last improved in
         self.state: dict[str, Tensor] = {}
@@ -149,12 +154,14 @@ class _Best:
             self.score, self.since = scores, torch.full_like(scores, epoch)
             self.state = {name: tensor.detach().clone() for name, tensor in self.network.state.items()}
             return False
-        improved = scores > self.score
+        improved = (scores > self.score) & self.waiting
         self.score = torch.where(improved, scores, self.score)
         self.since = torch.where(improved, torch.full_like(self.since, epoch), self.since)
         for name, tensor in self.network.state.items():
-            self.state[name][improved] = tensor.detach()[improved]
-        return bool((epoch - self.since >= self.patience).all())
+            chosen = improved.to(tensor.device)
+            self.state[name][chosen] = tensor.detach()[chosen]
+        self.waiting &= epoch - self.since < self.patience
+        return not bool(self.waiting.any())
 
     def restore(self) -> None:
         with torch.no_grad():
@@ -200,5 +207,5 @@ def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 def _validate(network: Trainable, tasks: Sequence[DeviceTask]) -> Tensor:
     """Return (K,) validation accuracies, the mean over tasks."""
-    scores = [accuracies(lambda x, t=task: network(x, t.index), task.validation) for task in tasks]  # type: ignore[misc]
+    scores = [accuracies(partial(network, task=task.index), task.validation) for task in tasks]
     return torch.stack(scores).mean(0)

@@ -1,0 +1,183 @@
+"""The command line as a user meets it: what it prints, where, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bocl.cli.main import main
+
+SMALL = [
+    *("--set", "stream.tasks=2"),
+    *("--set", "network.arguments={inputs=64, hidden=[6, 5]}"),
+    *("--set", "recipe.epochs=1"),
+    *("--set", "search.trials=2"),
+    *("--set", "search.bounds=3"),
+]
+
+
+@pytest.fixture
+def bocl(monkeypatch, capsys, tmp_path):
+    """Call the command line in an empty folder; return (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["bocl", *map(str, words)])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
+
+    return call
+
+
+def test_a_run_tells_its_course_and_ends_with_the_closing_table(bocl, tmp_path):
+    code, out, err = bocl("run", *SMALL)
+    assert code == 0
+    for words in (
+        "when learnt",
+        "now",
+        "units added to fc1, fc2",
+        "average accuracy (ACC)",
+        "backward transfer (BWT)",
+        "0 points",
+    ):
+        assert words in out
+    lines = err.splitlines()
+    assert "bocl on permuted-digits, seed 0 → runs/digits/bocl-seed0" in lines[0]
+    assert any(line.startswith("task 2/2  trial 1/5  (") for line in lines)
+    assert any(line.startswith("task 2/2  permutation 2") and "parameters" in line for line in lines)
+    again = bocl("run", *SMALL)
+    assert again[1] == out, "a finished run shows its results again"
+    assert bocl("show", "runs/digits")[1] == out
+    code, trials, _ = bocl("show", "runs/digits", "--task", 2)
+    assert trials.count("kept") == 1
+    assert "difficulty M" in trials
+
+
+def test_json_is_all_there_is_on_standard_output(bocl):
+    code, out, _ = bocl("run", *SMALL, "--methods", "sn,independent", "--seeds", "0,1", "--out", "there", "--json")
+    runs = json.loads(out)
+    assert code == 0
+    assert [(run["method"], run["seed"]) for run in runs] == [
+        ("sn", 0),
+        ("sn", 1),
+        ("independent", 0),
+        ("independent", 1),
+    ]
+    for run in runs:
+        assert run["finished"]
+        assert set(run["figures"]) == {
+            "accuracy",
+            "backward_transfer",
+            "forgetting",
+            "parameters",
+            "samples",
+            "seconds",
+        }
+        assert [len(task["row"]) for task in run["tasks"]] == [1, 2]
+    assert json.loads(bocl("show", "there", "--json")[1]) == sorted(runs, key=lambda run: run["folder"])
+
+
+def test_several_runs_end_with_a_comparison(bocl):
+    code, out, _ = bocl("run", *SMALL, "--methods", "sn,fixed", "--seeds", "0,1")
+    rows = [line.split() for line in out.splitlines() if line]
+    assert code == 0
+    assert [row[0] for row in rows[:3]] == ["method", "sn", "fixed"]
+    assert rows[1][1] == rows[2][1] == "2"
+    assert "±" in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "digit"], "unknown preset 'digit' (did you mean 'digits'?)"),
+        (["run", "missing.toml"], "missing.toml: there is no such file"),
+        (["run", "--set", "recipe.epoch=1"], "recipe.epoch: unknown key (did you mean 'epochs'?)"),
+        (["run", "--methods", "boc"], "unknown method 'boc' (did you mean 'bocl'?)"),
+        (["run", "--seeds", "x"], "'x' is not a whole number"),
+        (["run", "--device", "gpu"], "unknown device 'gpu'"),
+        (["run", "--set", "network=nowhere:net"], "cannot import 'nowhere'"),
+        (["run", "--set", "network=lenet"], "cannot take samples of shape (1, 8, 8)"),
+        (["show", "nothing"], "nothing: there is no such folder"),
+        (["show", "."], "holds no runs"),
+        (["validate", "digits", "--set", "search.kind=bo"], "unknown value 'bo'"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_exit_code_2(bocl, tmp_path, words, message):
+    code, out, err = bocl(*words)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("bocl: ")
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob("*.jsonl")), "a refused run leaves no journal"
+
+
+def test_cuda_asked_for_and_absent_is_refused(bocl, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, _, err = bocl("run", "--device", "cuda")
+    assert (code, "PyTorch sees 0 GPUs; use --device cpu" in err) == (2, True)
+
+
+def test_unknown_options_exit_with_2(bocl):
+    code, _, err = bocl("run", "--sed", "3")
+    assert code == 2
+    assert "--sed" in err
+
+
+def test_no_data_and_no_network_says_where_it_looked(bocl, monkeypatch, tmp_path):
+    from bocl.tasks import mnist
+
+    monkeypatch.delenv("BOCL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    offline = dict.fromkeys(("MIRRORS",), ("http://127.0.0.1:9/",))
+    for name, value in offline.items():
+        monkeypatch.setattr(mnist, name, value)
+    code, _, err = bocl("run", "mnist-small")
+    assert code == 2
+    assert str(tmp_path / "cache") in err
+    assert "BOCL_DATA" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_another_config_in_the_same_folder_is_refused(bocl):
+    assert bocl("run", *SMALL)[0] == 0
+    code, _, err = bocl("run", *SMALL, "--set", "recipe.batch_size=16")
+    assert code == 2
+    assert "recipe.batch_size: 32 there, 16 here" in err
+
+
+def test_list_and_validate_speak_json_too(bocl):
+    names = json.loads(bocl("list", "--json")[1])
+    assert {"presets", "streams", "networks", "methods", "searchers"} == set(names)
+    assert all(line for entries in names.values() for line in entries.values())
+    assert "permuted-mnist" in bocl("list")[1]
+    assert json.loads(bocl("validate", "digits", "--json")[1])["method"] == "bocl"
+    assert "hidden groups fc1 48, fc2 24" in bocl("validate", "digits")[1]
+
+
+def test_the_module_runs_and_a_bare_call_explains_itself():
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    bare = subprocess.run([sys.executable, "-m", "bocl"], capture_output=True, text=True, env=environment, check=False)
+    assert bare.returncode == 2
+    assert "Commands:" in bare.stdout + bare.stderr
+    version = subprocess.run([sys.executable, "-m", "bocl", "--version"], capture_output=True, text=True, check=False)
+    assert (version.returncode, version.stdout.split()[0]) == (0, "bocl")
+
+
+def test_ctrl_c_says_how_to_go_on(bocl, monkeypatch):
+    def interrupted(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bocl.experiment.grid.run", interrupted)
+    code, _, err = bocl("run", *SMALL)
+    assert code == 130
+    assert "run the same command again" in err

@@ -1,0 +1,291 @@
+"""What every method promises, on an MLP and a small convolutional network."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bocl.errors import InputError, NetworkError
+from bocl.methods.method import Method, State
+from bocl.methods.registry import METHODS
+from bocl.methods.saving import load, save
+from bocl.networks.architectures import mlp
+from bocl.networks.growth import is_parameter
+from bocl.search.settings import SearchSettings
+from bocl.tasks.arrays import ArrayStream, from_arrays
+from bocl.tasks.task import Split, Task
+from bocl.training.recipe import Recipe
+
+CLASSES = (3, 2, 4)
+SHAPE = (1, 5, 5)
+RECIPE = Recipe("adam", learning_rate=0.02, batch_size=16, epochs=6)
+NETWORKS = {
+    "mlp": lambda: mlp(25, [8], 3),
+    "cnn": lambda: nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(36, 6), nn.ReLU(), nn.Linear(6, 3)
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Use one thread: the tensors here are too small to share out."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> str:
+    """Return the name of each method in turn."""
+    return request.param
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request: pytest.FixtureRequest) -> nn.Module:
+    """Return each network in turn."""
+    return NETWORKS[request.param]()
+
+
+def make(name: str, network: nn.Module, seed: int = 0) -> Any:
+    """Return a method with settings small enough for a test."""
+    kind = METHODS[name]
+    small = {"search": SearchSettings("random", trials=2, warm_points=1, bounds=2, round_size=2), "widths": 2}
+    options = {key: value for key, value in small.items() if key in inspect.signature(kind).parameters}
+    return kind(network, recipe=RECIPE, seed=seed, device="cpu", **options)
+
+
+def samples(task: int, classes: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    centres = np.random.default_rng(task).normal(0, 2, (classes, *SHAPE))
+    labels = np.arange(size) % classes
+    noise = np.random.default_rng([task, seed]).normal(0, 1, (size, *SHAPE))
+    return (centres[labels] + noise).astype(np.float32), labels
+
+
+def stream(test_seed: int = 1) -> ArrayStream:
+    """Return three easy tasks with 3, 2 and 4 classes."""
+    train = [samples(task, classes, 60, 0) for task, classes in enumerate(CLASSES)]
+    test = [samples(task, classes, 40, test_seed) for task, classes in enumerate(CLASSES)]
+    return from_arrays(train, test=test, validation=0.25)
+
+
+class Sealed:
+    """A stream that does not give its test samples away."""
+
+    def __init__(self, open_stream: ArrayStream) -> None:
+        self.stream = open_stream
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def __getitem__(self, index: int) -> Task:
+        return self.stream[index]
+
+    def test_split(self, index: int) -> Split:
+        """Refuse."""
+        raise AssertionError(f"the test samples of task {index} were asked for")
+
+
+def learn_all(learner: Method, tasks: int = 3) -> list[Any]:
+    sealed = Sealed(stream())
+    return [learner.learn(sealed[index]) for index in range(tasks)]
+
+
+def assert_same_state(one: State, other: State) -> None:
+    assert repr(one.facts) == repr(other.facts)
+    assert one.tensors.keys() == other.tensors.keys()
+    for name, tensor in one.tensors.items():
+        assert torch.equal(tensor, other.tensors[name]), name
+
+
+def test_it_learns_an_easy_task_from_training_samples_alone(method, network):
+    learner = make(method, network)
+    learned = learn_all(learner)
+    test = stream().test_split(2)
+    right = learner.predict(test.raw, task=2).argmax(1) == test.labels
+    assert right.double().mean() > 0.7  # chance is 0.25
+    assert learned[2].validation_accuracy > 0.7
+    assert all(0 <= entry.validation_accuracy <= 1 for entry in learned)
+
+
+def test_its_validation_accuracy_is_that_of_its_predictions(method, network):
+    learner = make(method, network)
+    (learned,) = learn_all(learner, 1)
+    validation = stream()[0].validation
+    right = learner.predict(validation.raw, task=0).argmax(1) == validation.labels
+    assert learned.validation_accuracy == pytest.approx(right.double().mean().item())
+
+
+def test_it_predicts_one_logit_per_class_of_the_task(method, network):
+    learner = make(method, network)
+    learn_all(learner)
+    x, _ = samples(0, 3, 7, 5)
+    for task, classes in enumerate(CLASSES):
+        logits = learner.predict(x, task=task)
+        assert logits.shape == (7, classes)
+        assert logits.isfinite().all()
+        assert not logits.requires_grad
+        assert learner.predict(x[:0], task=task).shape == (0, classes)
+
+
+def test_it_says_what_it_learnt(method, network):
+    learner = make(method, network)
+    learned = learn_all(learner)
+    assert [entry.name for entry in learned] == [f"task {number}" for number in (1, 2, 3)]
+    assert learned[0].widths == learner.graph.widths
+    assert all(entry.samples > 0 and len(entry.widths) == len(learner.graph.groups) for entry in learned)
+    assert [entry.classes for entry in learner.seen] == list(CLASSES)
+
+
+def test_a_saved_model_predicts_the_same_bits(method, network, tmp_path):
+    learner = make(method, network)
+    learn_all(learner)
+    save(learner, tmp_path / "model")
+    loaded = load(tmp_path / "model", device="cpu")
+    assert type(loaded) is type(learner)
+    assert loaded.recipe == learner.recipe
+    assert loaded.graph == learner.graph
+    assert_same_state(learner.state(), loaded.state())
+    for task in range(3):
+        for size in (1, 7, 40):
+            x, _ = samples(task, 3, size, 5)
+            assert torch.equal(learner.predict(x, task=task), loaded.predict(x, task=task))
+
+
+def test_a_loaded_model_goes_on_learning_as_if_it_had_never_been_saved(method, network, tmp_path):
+    learner = make(method, network)
+    learn_all(learner, 2)
+    save(learner, tmp_path / "model")
+    loaded = load(tmp_path / "model", device="cpu")
+    if hasattr(loaded, "recall"):
+        with pytest.raises(InputError, match="recall"):
+            loaded.learn(stream()[2])
+        loaded.recall([stream()[0], stream()[1]])
+    third, again = learner.learn(stream()[2]), loaded.learn(stream()[2])
+    assert repr(third) == repr(again)
+    assert_same_state(learner.state(), loaded.state())
+
+
+def test_saving_and_predicting_change_nothing(method, network, tmp_path):
+    learner, other = make(method, network), make(method, network)
+    learn_all(learner, 2)
+    learn_all(other, 2)
+    save(learner, tmp_path / "model")
+    learner.predict(samples(0, 3, 9, 5)[0], task=0)
+    learner.learn(stream()[2])
+    other.learn(stream()[2])
+    assert_same_state(learner.state(), other.state())
+
+
+def test_parameters_are_counted_as_stored(method, network):
+    learner = make(method, network)
+    learned = learn_all(learner)
+    stored = learner.parameters()
+    assert stored == {part: sum(entry.parameters[part] for entry in learned) for part in stored}
+    assert sum(stored.values()) == sum(entry.added_parameters for entry in learned)
+    kept = 0
+    for name, tensor in learner.state().tensors.items():
+        _, _, without_task = name.partition("/")
+        if is_parameter(without_task if name[0].isdigit() else name):
+            kept += tensor.numel()
+    assert sum(stored.values()) == kept
+    base = sum(tensor.numel() for tensor in network.parameters())
+    assert learned[0].added_parameters == base
+
+
+def test_a_seed_decides_everything(method, network):
+    torch.manual_seed(1)
+    one = make(method, network)
+    first = learn_all(one)
+    torch.manual_seed(2)
+    other = make(method, network)
+    assert repr(learn_all(other)) == repr(first)
+    assert_same_state(one.state(), other.state())
+    different = make(method, network, seed=1)
+    learn_all(different, 1)
+    assert any(
+        not torch.equal(tensor, one.state().tensors[name])
+        for name, tensor in different.state().tensors.items()
+        if name in one.state().tensors and tensor.shape == one.state().tensors[name].shape
+    )
+
+
+def test_global_random_states_and_threads_are_left_alone(method, network):
+    tasks = stream()
+    torch.manual_seed(3)
+    np.random.seed(3)  # noqa: NPY002 - the global state is what is looked at
+    before, numpy_before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    learner = make(method, network)
+    for index in range(2):
+        learner.learn(tasks[index])
+    learner.predict(tasks[0].train.raw, task=0)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
+    assert torch.get_num_threads() == 1
+
+
+def test_test_samples_have_no_influence(method, network):
+    one, other = make(method, network), make(method, network)
+    for index in range(2):
+        one.learn(stream(test_seed=1)[index])
+        other.learn(stream(test_seed=2)[index])
+    assert_same_state(one.state(), other.state())
+
+
+def test_an_unknown_task_is_refused(method, network):
+    learner = make(method, network)
+    x, _ = samples(0, 3, 4, 5)
+    with pytest.raises(InputError, match="task 0"):
+        learner.predict(x, task=0)
+    learn_all(learner, 2)
+    for task in (-1, 2, 10):
+        with pytest.raises(InputError, match=f"task {task}"):
+            learner.predict(x, task=task)
+
+
+def test_inputs_of_another_shape_are_refused(method, network):
+    learner = make(method, network)
+    learn_all(learner, 1)
+    for shape in ((4, 25), (4, 1, 5, 6), (25,), (1, 5, 5), (4, 2, 5, 5)):
+        with pytest.raises(InputError, match="shape"):
+            learner.predict(torch.zeros(shape), task=0)
+
+
+def test_a_task_of_another_shape_is_refused_and_nothing_changes(method, network):
+    learner, other = make(method, network), make(method, network)
+    learn_all(learner, 1)
+    learn_all(other, 1)
+    wider = from_arrays([(np.zeros((30, 1, 5, 6), dtype=np.float32), np.arange(30) % 3)])
+    with pytest.raises(InputError, match="shape"):
+        learner.learn(wider[0])
+    learner.learn(stream()[1])
+    other.learn(stream()[1])
+    assert_same_state(learner.state(), other.state())
+
+
+@pytest.mark.parametrize(
+    "misfit",
+    [
+        mlp(24, [8], 3),
+        nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)),
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 3)),
+    ],
+    ids=["columns", "no flatten", "channels"],
+)
+def test_a_network_that_cannot_take_the_samples_is_refused(method, misfit):
+    learner = make(method, misfit)
+    with pytest.raises(NetworkError, match="shape"):
+        learner.learn(stream()[0])
+    assert not learner.seen
+
+
+def test_a_module_that_cannot_grow_is_refused_when_the_method_is_made(method):
+    with pytest.raises(NetworkError, match="LSTM"):
+        make(method, nn.Sequential(nn.Linear(4, 4), nn.LSTM(4, 4), nn.Linear(4, 3)))

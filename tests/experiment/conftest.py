@@ -1,0 +1,23 @@
+"""A run small enough for a test: two tasks of digits, a search of two trials, one epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from bocl.experiment.config import load_config
+
+SMALL = (
+    "stream.tasks=2",
+    "network.arguments={inputs=64, hidden=[6, 5]}",
+    "recipe.epochs=1",
+    "search.trials=2",
+    "search.patience=2",
+    "search.warm_points=2",
+    "search.bounds=3",
+)
+
+
+@pytest.fixture
+def small():
+    """Return a function from overrides to a small config."""
+    return lambda *overrides: load_config("digits", [*SMALL, *overrides])

@@ -1,0 +1,147 @@
+"""Runs: the same seed gives the same run, a run begun goes on, another config is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from bocl.errors import FolderError
+from bocl.experiment.run import run
+from bocl.methods.bocl import BOCL
+from bocl.methods.registry import METHODS
+from bocl.methods.saving import load
+from bocl.records.journal import read
+from bocl.records.summary import JOURNAL, summarise
+
+TIMES = {"seconds", "time"}
+
+
+def without_times(record):
+    return {name: value for name, value in record.items() if name not in TIMES}
+
+
+def journal(folder):
+    return [without_times(record) for record in read(folder / JOURNAL)]
+
+
+def weights(folder):
+    (file,) = folder.glob("checkpoints/*/weights-*.safetensors")
+    return file.read_bytes()
+
+
+class Killed(BaseException):
+    """What stops a run in these tests, as a signal would."""
+
+
+def kill_at(event_name, number):
+    """Return a listener that raises at the n-th event of a kind."""
+    seen = 0
+
+    def listen(event):
+        nonlocal seen
+        seen += type(event).__name__ == event_name
+        if type(event).__name__ == event_name and seen == number:
+            raise Killed
+
+    return listen
+
+
+def test_two_runs_of_a_config_differ_in_times_alone(tmp_path, small):
+    for name in ("a", "b"):
+        run(small(), tmp_path / name)
+    assert journal(tmp_path / "a") == journal(tmp_path / "b")
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    times = [
+        {name: value for name, value in record.items() if name in TIMES} for record in read(tmp_path / "a" / JOURNAL)
+    ]
+    assert all(times), "every record is timed"
+
+
+def test_another_seed_gives_another_run(tmp_path, small):
+    run(small(), tmp_path / "a")
+    run(small("seed=1"), tmp_path / "b")
+    assert weights(tmp_path / "a") != weights(tmp_path / "b")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("event", [("RoundStarted", 2), ("TaskDone", 1), ("EpochDone", 2)])
+def test_a_stopped_run_ends_as_if_it_had_never_stopped(tmp_path, small, method, event):
+    config = small(f"method={method}", "stream.tasks=3")
+    run(config, tmp_path / "whole")
+    with pytest.raises(Killed):
+        run(config, tmp_path / "stopped", listen=kill_at(*event))
+    run(config, tmp_path / "stopped")
+    tasks = [record for record in journal(tmp_path / "stopped") if record["kind"] == "task"]
+    assert tasks == [record for record in journal(tmp_path / "whole") if record["kind"] == "task"]
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+
+
+def test_a_finished_run_is_left_alone(tmp_path, small):
+    first = run(small(), tmp_path)
+    before = (tmp_path / JOURNAL).read_bytes()
+    assert run(small(), tmp_path) == first
+    assert (tmp_path / JOURNAL).read_bytes() == before
+
+
+def test_a_folder_of_another_config_is_refused_and_untouched(tmp_path, small):
+    run(small(), tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(FolderError, match=r"another config \(recipe.epochs: 1 there, 2 here\).*--out"):
+        run(small("recipe.epochs=2"), tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_with_something_else_in_it_is_refused_and_untouched(tmp_path, small):
+    (tmp_path / "thesis.tex").write_text("all my work")
+    with pytest.raises(FolderError, match="not a run"):
+        run(small(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path, small):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FolderError, match="is a file"):
+        run(small(), tmp_path / "file")
+
+
+def test_a_run_forgets_nothing_and_records_what_it_did(tmp_path, small):
+    config = small("stream.tasks=3", "recipe.epochs=3")
+    records = run(config, tmp_path)
+    for task in range(3):
+        assert len({record.row[task] for record in records[task:]}) == 1, "test accuracy moved"
+    summary = summarise(tmp_path)
+    assert summary.figures()["backward_transfer"] == 0.0
+    assert summary.figures()["forgetting"] == 0.0
+    assert summary.groups == ("fc1", "fc2")
+    learner = load(tmp_path)
+    assert isinstance(learner, BOCL)
+    assert sum(learner.parameters().values()) == records[-1].stored == summary.figures()["parameters"]
+    assert sum(sum(record.parameters.values()) for record in records) == records[-1].stored
+    for record in records[1:]:
+        kept = next(trial for trial in record.trials if trial.widths == record.widths)
+        assert kept.parameters == sum(record.parameters.values())
+        assert kept.reward == max(trial.reward for trial in record.trials)
+    json.dumps(summary.as_json(), allow_nan=False)
+
+
+def test_methods_of_one_seed_see_the_same_tasks(small):
+    from bocl.experiment.build import build_stream
+
+    one, other = (build_stream(replace(small(), method=method)) for method in ("bocl", "sn"))
+    assert one[1].train.raw.equal(other[1].train.raw)
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("preset", ["mnist-small", "cifar-small"])
+def test_the_presets_on_real_data_learn(tmp_path, preset, real_data):
+    """One task and a single epoch: enough to show that data, network and recipe of a preset fit together."""
+    from bocl.experiment.config import load_config
+
+    (record,) = run(
+        load_config(preset, ["stream.tasks=1", "recipe.epochs=1", "method=independent"]),
+        tmp_path,
+        data=str(real_data),
+    )
+    assert record.row[0] > (0.9 if preset.startswith("mnist") else 0.2)

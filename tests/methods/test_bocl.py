@@ -1,0 +1,263 @@
+"""BOCL: searches for every task, keeps the best child, forgets nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+import pytest
+import torch
+from method_examples import RECIPE, SEARCH, hard_stream, make_bocl, small_cnn, small_mlp
+
+from bocl.errors import ConfigError, WorkError
+from bocl.methods.bocl import BOCL
+from bocl.methods.independent import Independent
+from bocl.methods.saving import load
+from bocl.networks.growth import GrowthSettings, count_tensors
+from bocl.records.events import RoundStarted, TrialDone
+from bocl.search.random_search import RandomSearch
+from bocl.search.settings import SearchSettings
+from bocl.training.recipe import Recipe
+
+
+class Remembered:
+    """What every task said and held when it was learnt."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.inputs = [torch.randn(size, 2, 6, 6, generator=generator) for size in (1, 7, 128)]
+        self.logits: list[list[torch.Tensor]] = []
+        self.held: list[dict[str, str]] = []
+
+    def take(self, learner: BOCL) -> None:
+        task = len(self.logits)
+        self.logits.append([learner.predict(x, task) for x in self.inputs])
+        self.held.append(self.hashes(learner, task))
+
+    def check(self, learner: BOCL) -> None:
+        for task, logits in enumerate(self.logits):
+            assert all(torch.equal(learner.predict(x, task), y) for x, y in zip(self.inputs, logits, strict=True))
+            assert self.hashes(learner, task) == self.held[task]
+
+    @staticmethod
+    def hashes(learner: BOCL, task: int) -> dict[str, str]:
+        network = learner.network
+        tensors = {f"stored/{name}": tensor for name, tensor in network.growths[task].tensors.items()}
+        tensors |= {f"used/{name}": tensor for name, tensor in network.tasks[task].weights.items()}
+        return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    "growth", [GrowthSettings(), GrowthSettings("forward", attention=False)], ids=["full", "forward"]
+)
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+def test_nothing_is_forgotten_through_learning_saving_and_learning_on(network, growth, tmp_path):
+    learner, remembered, stream = make_bocl(network(), growth=growth), Remembered(), hard_stream()
+    for index in range(3):
+        learner.learn(stream[index])
+        remembered.check(learner)
+        remembered.take(learner)
+    learner.save(tmp_path / "model")
+    loaded = load(tmp_path / "model", device="cpu")
+    remembered.check(loaded)
+    loaded.learn(stream[3])
+    remembered.check(loaded)
+    assert len(loaded.seen) == 4
+
+
+def test_the_check_of_forgetting_can_fail():
+    learner, remembered, stream = make_bocl(), Remembered(), hard_stream()
+    learner.learn(stream[0])
+    remembered.take(learner)
+    learner.network.tasks[0].weights["head/bias"][0] += 1
+    with pytest.raises(AssertionError):
+        remembered.check(learner)
+
+
+def learnt(tasks: int = 3, **options):
+    learner, stream = make_bocl(**options), hard_stream(2.0)
+    return learner, [learner.learn(stream[index]) for index in range(tasks)]
+
+
+@pytest.mark.parametrize("kind", ["random", "paper"])
+def test_the_winner_has_the_best_reward_of_all_children(kind):
+    learner, learned = learnt(search=SearchSettings(kind, trials=3, warm_points=2, bounds=3, round_size=2))
+    for entry, growth in zip(learned[1:], learner.network.growths[1:], strict=True):
+        assert 3 <= len(entry.trials) <= 6
+        best = max(trial.reward for trial in entry.trials)
+        assert best == next(trial.reward for trial in entry.trials if trial.widths == entry.widths)
+        assert growth.widths == entry.widths
+        assert all(max(trial.widths) <= 3 for trial in entry.trials)
+        assert len({trial.widths for trial in entry.trials}) == len(entry.trials)
+
+
+def test_the_first_task_is_the_base_network_without_search_or_attention():
+    learner, (learned,) = learnt(1)
+    assert learned.widths == (6, 5)
+    assert learned.trials == ()
+    assert math.isnan(learned.difficulty)
+    assert learned.parameters["attention"] == 0
+    assert learner.history == []
+
+
+def test_difficulty_is_what_a_fresh_network_has_over_the_child_that_adds_nothing():
+    _, learned = learnt(3)
+    fresh, stream = Independent(small_mlp(), recipe=RECIPE, seed=0, device="cpu"), hard_stream(2.0)
+    alone = [fresh.learn(stream[index]) for index in range(3)]
+    for index in (1, 2):
+        zero = learned[index].trials[0]
+        assert zero.widths == (0, 0)
+        expected = alone[index].validation_accuracy - zero.accuracy
+        assert learned[index].difficulty == pytest.approx(expected, abs=1e-12)
+    assert learned[1].difficulty != learned[2].difficulty
+
+
+def test_children_are_counted_as_they_would_be_stored():
+    learner, learned = learnt(3)
+    for entry, growth in zip(learned[1:], learner.network.growths[1:], strict=True):
+        (winner,) = [trial for trial in entry.trials if trial.widths == entry.widths]
+        assert winner.parameters == entry.added_parameters == sum(count_tensors(growth.tensors).values())
+
+
+def test_rewards_are_accuracy_less_the_price_of_units():
+    _, learned = learnt(2)
+    # 72-6-5 with a head of 2 classes: one unit more costs its in-edges, bias and out-edges
+    costs = np.array([72 + 1 + 5, 6 + 1 + 2])
+    for trial in learned[1].trials:
+        price = 5e-3 * (costs * trial.widths).sum() / costs.sum()
+        assert trial.reward == pytest.approx(trial.accuracy - price, abs=1e-12)
+        assert 0 <= trial.accuracy <= 1
+
+
+def test_the_committed_network_is_scored_in_compact_form():
+    learner, learned = learnt(3)
+    stream = hard_stream(2.0)
+    for index, entry in enumerate(learned):
+        split = stream[index].validation
+        right = learner.predict(split.raw, index).argmax(1) == split.labels
+        assert entry.validation_accuracy == pytest.approx(right.double().mean().item())
+
+
+def test_every_earlier_task_is_remembered_for_later_searches():
+    learner, learned = learnt(3)
+    assert [entry.best for entry in learner.history] == [entry.widths for entry in learned[1:]]
+    assert [entry.trials for entry in learner.history] == [entry.trials for entry in learned[1:]]
+    assert [entry.difficulty for entry in learner.history] == [entry.difficulty for entry in learned[1:]]
+
+
+class Stubborn:
+    """A searcher that tries two children and always takes the larger."""
+
+    made: list[Stubborn] = []  # noqa: RUF012 - a test's own record
+
+    def __init__(self, problem, settings) -> None:
+        self.problem, self.settings, self.told = problem, settings, []
+        Stubborn.made.append(self)
+
+    def ask(self, count):
+        return [] if self.told else [(1, 0), (2, 3)]
+
+    def tell(self, trials):
+        self.told += trials
+
+    def best(self):
+        return (2, 3)
+
+
+def test_a_searcher_of_ones_own_is_used():
+    Stubborn.made.clear()
+    learner, learned = learnt(3, searcher=Stubborn)
+    assert [entry.widths for entry in learned] == [(6, 5), (2, 3), (2, 3)]
+    assert learner.network.widths == (10, 11)
+    first, second = Stubborn.made
+    assert first.problem.bounds == (3, 3)
+    assert first.settings is SEARCH
+    assert [trial.widths for trial in first.problem.known] == [(0, 0)]
+    assert [trial.widths for trial in first.told] == [(1, 0), (2, 3)]
+    assert first.problem.history == ()
+    assert [entry.best for entry in second.problem.history] == [(2, 3)]
+    assert first.problem.difficulty == learned[1].difficulty
+    assert first.problem.seed != second.problem.seed
+    # at (6, 5) with a head of 2, then at (8, 8) with one of 4
+    assert first.problem.penalty(np.array([[1, 1]])) == pytest.approx(5e-3)
+    counted = [entry.parameters(np.array([[2, 3]]))[0] for entry in (first.problem, second.problem)]
+    assert counted == [entry.added_parameters for entry in learned[1:]]
+
+
+def test_a_loaded_learner_takes_its_searcher_back(tmp_path):
+    learner, _ = learnt(2, searcher=Stubborn)
+    learner.save(tmp_path / "model")
+    loaded = load(tmp_path / "model", device="cpu", searcher=Stubborn)
+    assert loaded.learn(hard_stream(2.0)[2]).widths == (2, 3)
+
+
+def test_the_settings_choose_the_searcher():
+    learner = make_bocl()
+    assert isinstance(learner.searcher(_problem(), SEARCH), RandomSearch)
+
+
+def _problem():
+    Stubborn.made.clear()
+    learnt(2, searcher=Stubborn)
+    return Stubborn.made[0].problem
+
+
+def test_samples_shown_are_those_of_all_networks_trained():
+    _, learned = learnt(2)
+    train = len(hard_stream()[0].train)
+    per_network = RECIPE.epochs * -(-train // 16) * 16
+    assert learned[0].samples == per_network
+    assert learned[1].samples == per_network * (1 + len(learned[1].trials))
+
+
+def test_a_listener_hears_every_trial_and_changes_nothing():
+    events: list = []
+    learner, stream = make_bocl(), hard_stream(2.0)
+    learned = [learner.learn(stream[index], events.append) for index in range(2)]
+    _, quiet = learnt(2)
+    assert repr(learned) == repr(quiet)
+    told = [event.trial for event in events if isinstance(event, TrialDone)]
+    assert tuple(told) == learned[1].trials[1:]
+    purposes = [event.purpose for event in events if isinstance(event, RoundStarted)]
+    assert purposes[:3] == ["base", "difficulty", "difficulty"]
+    assert set(purposes[3:]) == {"search"}
+
+
+def test_bounds_that_do_not_fit_the_network_are_refused_at_once():
+    with pytest.raises(ConfigError, match="2 hidden groups"):
+        make_bocl(search=SearchSettings(bounds=(1, 2, 3)))
+
+
+def test_a_training_that_diverges_is_an_error_and_leaves_the_learner_as_it_was():
+    learner, _ = learnt(1)
+    good, learner.recipe = learner.recipe, Recipe("sgd", learning_rate=1e30, epochs=2)
+    stream = hard_stream(2.0)
+    with pytest.raises(WorkError, match="learning_rate"):
+        learner.learn(stream[1])
+    assert len(learner.seen) == len(learner.network.tasks) == 1
+    learner.recipe = good
+    learner.learn(stream[1])
+    other, _ = learnt(2)
+    for name, tensor in other.state().tensors.items():
+        assert torch.equal(tensor, learner.state().tensors[name])
+
+
+def test_a_child_that_diverges_does_not_win():
+    learner, stream = make_bocl(), hard_stream(2.0)
+    learner.learn(stream[0])
+    original = learner.network.grow
+
+    def poisoned(widths, classes, **options):
+        children = original(widths, classes, **options)
+        if len(widths) > 1:
+            with torch.no_grad():
+                children.parameters["head/weight"][0] = torch.nan
+        return children
+
+    learner.network.grow = poisoned
+    learned = learner.learn(stream[1])
+    failed = [trial for trial in learned.trials if trial.failed]
+    assert failed
+    assert learned.widths not in [trial.widths for trial in failed]
+    assert 0 <= learned.validation_accuracy <= 1
