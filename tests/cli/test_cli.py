@@ -41,7 +41,7 @@ def test_a_run_tells_its_course_and_ends_with_the_closing_table(bocl, tmp_path):
     code, out, err = bocl("run", *SMALL)
     assert code == 0
     for words in (
-        "when learnt",
+        "learnt",
         "now",
         "units added to fc1, fc2",
         "average accuracy (ACC)",

@@ -109,7 +109,7 @@ def test_padding_stays_exactly_zero_through_training(name, optimiser):
     widths = widths_for(len(network.graph.groups))
     children = trained(network, widths, range(4), RECIPES[optimiser], (5,) * len(widths[0]), torch.float32)
     padded = 0
-    for tensor_name, tensor in children.state.items():
+    for tensor_name, tensor in {**children.parameters, **children.buffers}.items():
         for index in range(4):
             rest = tensor[index].detach().clone()
             rest[tuple(map(slice, children.growth(index).tensors[tensor_name].shape))] = 0

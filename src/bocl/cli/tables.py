@@ -26,8 +26,8 @@ def points(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return a time as a person would say it."""
-    if seconds < 60:
-        return f"{seconds} s" if isinstance(seconds, int) else f"{seconds:.1f} s"
+    if seconds < 600:
+        return f"{seconds:.1f} s" if seconds < 60 and not isinstance(seconds, int) else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
@@ -78,7 +78,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
         return
     final = summary.tasks[-1].row
     table = Table(box=None, pad_edge=False)
-    for column in ("task", "", "added", "when learnt", "now", "parameters", "trials", "time"):
+    for column in ("task", "", "added", "learnt", "now", "parameters", "trials", "time"):
         table.add_column(column, justify="left" if column in ("", "added") else "right", no_wrap=True)
     for task, now in zip(summary.tasks, final, strict=True):
         table.add_row(

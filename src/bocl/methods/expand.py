@@ -24,6 +24,7 @@ from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
+from bocl.training.steps import StepCache
 
 SearcherFactory = Callable[[Problem, SearchSettings], Searcher]
 
@@ -61,6 +62,7 @@ def expand(
     problem = _problem(network, classes, reward, bounds)
     kept: dict[Widths, TrainedChild] = {}
     trials: list[Trial] = []
+    cache = StepCache()
 
     def train_children(widths: Sequence[Widths]) -> list[Trial]:
         seeds = [seed_for(seed, "child", task.index, len(trials) + offset) for offset in range(len(widths))]
@@ -74,6 +76,7 @@ def expand(
             order_seed=seed_for(seed, "order", task.index),
             pad_to=bounds,
             listen=listen,
+            cache=cache,
         )
         kept.update(zip(widths, children, strict=True))
         done = [_trial(problem, z, child) for z, child in zip(widths, children, strict=True)]

@@ -11,6 +11,7 @@ from bocl.networks.growth import Growth
 from bocl.records.events import EpochDone, Listener
 from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
+from bocl.training.steps import StepCache
 from bocl.training.trainer import Fit, train
 
 
@@ -33,6 +34,7 @@ def train_round(
     order_seed: int,
     pad_to: Widths,
     listen: Listener,
+    cache: StepCache | None = None,
 ) -> list[TrainedChild]:
     """Train one child per entry of ``widths``, in that order; the network itself stays as it is.
 
@@ -46,5 +48,6 @@ def train_round(
         recipe,
         seed=order_seed,
         on_epoch=lambda done, total: listen(EpochDone(done, total)),
+        cache=cache,
     )
     return [TrainedChild(children.growth(index), fit) for index, fit in enumerate(fits)]

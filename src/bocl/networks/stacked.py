@@ -10,7 +10,7 @@ are (K, n, C, …).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +33,7 @@ class Children:
     head_of     name of the head that a task uses, for networks with several
     parameters  name → (K, …), trained
     buffers     name → (K, …), running statistics of norms
+    masks       mask/GROUP → (K, C): 1 for units a child has, 0 for padding; of groups where that must be told
     training    whether batch norms use and update batch statistics, and dropout is on
     """
 
@@ -68,6 +69,12 @@ class Children:
                 self.parameters[name] = nn.Parameter(stacked)
             else:
                 self.buffers[name] = stacked
+        self.masks: dict[str, Tensor] = {}
+        dtype = next(iter(growths[0].tensors.values())).dtype
+        for group in _masked_groups(graph):
+            own = torch.tensor([self.before[group] + z[group] for z in self.widths])
+            mask = torch.arange(self.before[group] + self.pad_to[group]) < own[:, None]
+            self.masks[f"mask/{group}"] = mask.to(device, dtype)
 
     @property
     def count(self) -> int:
@@ -75,9 +82,15 @@ class Children:
         return len(self._growths)
 
     @property
+    def signature(self) -> Hashable:
+        """Children of one signature differ in the values of their state alone."""
+        shapes = tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in self.state.items())
+        return id(self.known), id(self.graph), shapes
+
+    @property
     def state(self) -> dict[str, Tensor]:
         """Every tensor of the children, (K, …) each."""
-        return {**self.parameters, **self.buffers}
+        return {**self.parameters, **self.buffers, **self.masks}
 
     def growth(self, index: int) -> Growth:
         """Return child ``index`` in compact form, as copies."""
@@ -108,13 +121,6 @@ class Children:
             values.append(value)
             stacked.append(is_stacked)
         return values[-1]
-
-    def _mask(self, group: int) -> Tensor:
-        """Return (K, C): 1 for units a child has, 0 for padding."""
-        width = self.before[group] + self.pad_to[group]
-        own = torch.tensor([self.before[group] + widths[group] for widths in self.widths])
-        reference = next(iter(self.parameters.values()))
-        return (torch.arange(width) < own[:, None]).to(reference.device, reference.dtype)
 
     def _layer(self, layer: Layer, x: Tensor, is_stacked: bool, head: str) -> Tensor:
         if f"gate/{layer.name}/reduce.weight" in self.parameters:
@@ -167,7 +173,7 @@ class Children:
         flat = functions.apply(step.function, x.flatten(0, 1), step.arguments, training=self.training)
         out = _split_lead(flat, x)
         if step.function in functions.MOVES_ZERO and step.group is not None:
-            mask = self._mask(step.group)
+            mask = self.masks[f"mask/{step.group}"]
             mask = mask.repeat_interleave(out.shape[2] // mask.shape[1], dim=1)
             out = out * _per_channel(mask, out)
         return out
@@ -203,13 +209,22 @@ class Children:
         known = self.before[group]
         sizes = [z[group] for z in self.known.blocks]
         old = _split_lead(normalise_blocks(x[:, :, :known].flatten(0, 1), sizes, norm.blocks, norm.eps), x)
-        mask = _per_channel(self._mask(group)[:, known:], x)
+        mask = _per_channel(self.masks[f"mask/{group}"][:, known:], x)
         new = x[:, :, known:] * mask  # padding is zero already; this keeps the mean's gradient from it
         over = tuple(range(2, x.dim()))
         own = mask.expand(-1, -1, -1, *new.shape[3:]).sum(over, keepdim=True).clamp(min=1)
         centred = (new - new.sum(over, keepdim=True) / own) * mask
         var = centred.square().sum(over, keepdim=True) / own
         return torch.cat([old, centred * (var + norm.eps).rsqrt()], dim=2)
+
+
+def _masked_groups(graph: Graph) -> list[int]:
+    """Return the groups in which padding must be told from units: group norms count them, some functions move zero."""
+    groups = [norm.source.group for norm in graph.norms if norm.kind == "group"]
+    groups += [
+        step.group for step in graph.steps if isinstance(step, Function) and step.function in functions.MOVES_ZERO
+    ]
+    return sorted({group for group in groups if group is not None})
 
 
 def _apply(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:

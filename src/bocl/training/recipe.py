@@ -9,6 +9,7 @@ from bocl.errors import ConfigError
 
 Optimiser = Literal["adam", "sgd"]
 Schedule = Literal["constant", "cosine"]
+Precision = Literal["tf32", "float32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Recipe:
     epochs         passes over the training samples
     schedule       learning rate `constant`, or `cosine` down to 0 over all steps
     patience       stop when validation accuracy has not risen for so many epochs, and keep the best epoch; 0 = off
+    precision      of products on a GPU: `tf32`, `float32`, or `bf16` (weights and sums stay float32)
     """
 
     optimiser: Optimiser = "adam"
@@ -30,11 +32,13 @@ class Recipe:
     epochs: int = 15
     schedule: Schedule = "constant"
     patience: int = 0
+    precision: Precision = "tf32"
 
     def __post_init__(self) -> None:
         checks = {
             "optimiser": (self.optimiser in get_args(Optimiser), " or ".join(get_args(Optimiser))),
             "schedule": (self.schedule in get_args(Schedule), " or ".join(get_args(Schedule))),
+            "precision": (self.precision in get_args(Precision), " or ".join(get_args(Precision))),
             "learning_rate": (self.learning_rate > 0, "above 0"),
             "momentum": (0 <= self.momentum < 1, "in [0, 1)"),
             "weight_decay": (self.weight_decay >= 0, "0 or more"),

@@ -10,42 +10,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
+from bocl.training.precision import matrix_precision
 from bocl.training.recipe import Recipe
-
-
-class Trainable(Protocol):
-    """K networks that are trained together; every tensor of their state is (K, …)."""
-
-    training: bool
-
-    @property
-    def count(self) -> int:
-        """K."""
-        ...
-
-    @property
-    def parameters(self) -> Mapping[str, Tensor]:
-        """What the optimiser changes."""
-        ...
-
-    @property
-    def state(self) -> Mapping[str, Tensor]:
-        """Parameters and running statistics."""
-        ...
-
-    def __call__(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (K, n, classes) for shared inputs (n, *shape)."""
-        ...
+from bocl.training.steps import Penalty, StepCache, make_step
+from bocl.training.trainable import Trainable
 
 
 @dataclass(frozen=True)
@@ -70,10 +46,12 @@ def train(
     recipe: Recipe,
     *,
     seed: int,
-    penalty: Callable[[Mapping[str, Tensor]], Tensor] | None = None,
+    penalty: Penalty | None = None,
     adjust_gradients: Callable[[Mapping[str, Tensor]], None] | None = None,
     after_step: Callable[[Mapping[str, Tensor], float], None] | None = None,
     on_epoch: Callable[[int, int], None] | None = None,
+    cache: StepCache | None = None,
+    graphed: bool = True,
 ) -> list[Fit]:
     """Train K networks on the same mini-batches and return one fit each.
 
@@ -81,57 +59,58 @@ def train(
     adjust_gradients  called between backward and the step, may change ``.grad``
     after_step        called after each step with the parameters and the learning rate (proximal steps)
     on_epoch          called with (epochs done, epochs in all)
+    cache             of steps captured before, for networks of one shape on the same task
+    graphed           capture the step as a CUDA graph where that is possible
 
     The order of samples depends on the seed alone, so networks trained apart with one seed see the same batches.
     """
-    device = tasks[0].device
+    device, tasks = tasks[0].device, list(tasks)
+    hooks = {"penalty": penalty, "adjust_gradients": adjust_gradients, "after_step": after_step}
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
     shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
-    optimiser = _optimiser(network, recipe)
     steps = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks) * recipe.epochs
-    best = _Best(network, recipe.patience)
     taken = samples = epoch = 0
     loss = torch.full((network.count,), math.nan, dtype=tasks[0].train.inputs.dtype)
     weights = sum(tensor.numel() for tensor in network.parameters.values())
     with (
         sensible_threads(weights * recipe.batch_size),
+        matrix_precision(recipe.precision),
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
     ):
         torch.manual_seed(seed_for(seed, "dropout"))
+        network.training = True
+        step = make_step(network, tasks, recipe, cache=cache, graphed=graphed, hooks=hooks)
+        trained = step.network
+        best = _Best(trained, recipe.patience)
         for epoch in range(1, recipe.epochs + 1):
-            network.training = True
-            total = torch.zeros(network.count, device=device, dtype=tasks[0].train.inputs.dtype)
+            trained.training = True
+            step.total.zero_()
             schedule = _interleave(tasks, orders, recipe.batch_size, shuffle)
             for task, batch in schedule:
-                rate = _learning_rate(recipe, taken, steps)
-                for group in optimiser.param_groups:
-                    group["lr"] = rate
-                logits = network(task.train.inputs[batch], task.index)
-                losses = _cross_entropy(logits, task.train.labels[batch])
-                total += losses.detach()
-                if penalty is not None:
-                    losses = losses + penalty(network.parameters)
-                optimiser.zero_grad(set_to_none=True)
-                losses.sum().backward()
-                if adjust_gradients is not None:
-                    adjust_gradients(network.parameters)
-                optimiser.step()
-                if after_step is not None:
-                    after_step(network.parameters, rate)
+                step(task, batch, _learning_rate(recipe, taken, steps))
                 taken += 1
                 samples += len(batch)
-            network.training = False
-            loss = torch.where(best.waiting, total.cpu() / len(schedule), loss)
+            trained.training = False
+            loss = torch.where(best.waiting, step.total.cpu() / len(schedule), loss)
             if on_epoch is not None:
                 on_epoch(epoch, recipe.epochs)
-            if recipe.patience and best.is_over(_validate(network, tasks).cpu(), epoch):
+            if recipe.patience and best.is_over(_validate(trained, tasks).cpu(), epoch):
                 break
-    best.restore()
-    finite = torch.isfinite(loss)
-    for tensor in network.state.values():  # the last step may be the one that diverged
-        finite &= torch.isfinite(tensor.detach()).flatten(1).all(1).cpu()
-    scores = torch.where(finite, _validate(network, tasks).cpu(), math.nan)
+        best.restore()
+        finite = torch.isfinite(loss)
+        for tensor in trained.state.values():  # the last step may be the one that diverged
+            finite &= torch.isfinite(tensor.detach()).flatten(1).all(1).cpu()
+        scores = torch.where(finite, _validate(trained, tasks).cpu(), math.nan)
+        if trained is not network:
+            _copy_state(trained.state, network.state)
+    network.training = False
     return [Fit(float(score), float(own), epoch, samples) for score, own in zip(scores, loss.tolist(), strict=True)]
+
+
+def _copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, tensor in target.items():
+            tensor.copy_(source[name])
 
 
 class _Best:
@@ -164,18 +143,7 @@ class _Best:
         return not bool(self.waiting.any())
 
     def restore(self) -> None:
-        with torch.no_grad():
-            for name, tensor in self.state.items():
-                self.network.state[name].copy_(tensor)
-
-
-def _optimiser(network: Trainable, recipe: Recipe) -> torch.optim.Optimizer:
-    parameters = list(network.parameters.values())
-    if recipe.optimiser == "sgd":
-        return torch.optim.SGD(
-            parameters, recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
-        )
-    return torch.optim.Adam(parameters, recipe.learning_rate, weight_decay=recipe.weight_decay)
+        _copy_state(self.state, {name: self.network.state[name] for name in self.state})
 
 
 def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:
@@ -196,13 +164,6 @@ def _interleave(
     if len(tasks) == 1:
         return batches
     return [batches[i] for i in torch.randperm(len(batches), generator=shuffle).tolist()]
-
-
-def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return (K,) mean losses for logits (K, n, classes) and shared labels (n,)."""
-    count, samples, classes = logits.shape
-    each = F.cross_entropy(logits.reshape(-1, classes), labels.repeat(count), reduction="none")
-    return each.view(count, samples).mean(1)
 
 
 def _validate(network: Trainable, tasks: Sequence[DeviceTask]) -> Tensor:

@@ -1,0 +1,202 @@
+"""What training children costs: a plain loop, an eager loop on the device, and ours, side by side in one run.
+
+All train the same growth of the same known network on the same samples with the same recipe. Times are per
+child and epoch, so that a stack of K counts for K.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from bocl.networks.architectures import lenet, mlp
+from bocl.networks.compact import CompactNetwork
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.graph import Widths
+from bocl.networks.growth import initialise
+from bocl.networks.trace import trace
+from bocl.training.batches import DeviceSplit, DeviceTask
+from bocl.training.recipe import Recipe
+from bocl.training.steps import StepCache
+from bocl.training.trainer import train
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, the growth it is measured at, and the shape of its task."""
+
+    network: str
+    widths: Widths  # z of every child
+    bounds: Widths  # what children are padded to
+    shape: tuple[int, ...]
+    samples: int
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement; ``bocl bench --json`` prints these."""
+
+    network: str
+    mode: str
+    children: int
+    seconds_per_child_epoch: float
+    samples_per_second: float
+    peak_memory_mb: float
+    speedup_over_plain: float
+
+
+CHILDREN = (1, 4, 16, 32, 64)
+
+
+def cases(device: torch.device, quick: bool) -> list[Case]:
+    """Return what is measured: the paper's MLP and LeNet, on fewer samples where a CPU would take long."""
+    small = quick or device.type == "cpu"
+    batch = 128
+    return [
+        Case(
+            "mlp",
+            (30, 30),
+            (30, 30),
+            (784,),
+            2_560 if quick else 12_800 if small else 60_000,
+            Recipe("sgd", 0.05, batch_size=batch, epochs=1),
+        ),
+        Case(
+            "lenet",
+            (4, 8, 15, 15),
+            (8, 16, 29, 29),
+            (3, 32, 32),
+            640 if quick else 1_920 if small else 4_480,
+            Recipe("adam", 1e-3, batch_size=32 if small else 64, epochs=1),
+        ),
+    ]
+
+
+def measure(
+    device: torch.device, *, quick: bool = False, children: Sequence[int] = CHILDREN, tell: Callable[[Row], None]
+) -> list[Row]:
+    """Measure every case in every mode; ``tell`` hears each row as it is done."""
+    rows: list[Row] = []
+    for case in cases(device, quick):
+        network, task = _known_network(case, device)
+        plain = _measure(lambda c=case, n=network, t=task: _plain_epoch(c, n, t, device), device)  # type: ignore[misc]
+        epochs: list[tuple[str, int, tuple[float, float]]] = [("plain", 1, plain)]
+        on_device = _measure(lambda c=case, n=network, t=task: _eager_epoch(c, n, t), device)  # type: ignore[misc]
+        epochs.append(("eager", 1, on_device))
+        for mode, count, (seconds, memory) in epochs:
+            rows.append(_row(case, mode, count, seconds, memory, plain[0]))
+            tell(rows[-1])
+        for count in (k for k in children if not (quick and k > 8)):
+            cache = StepCache()
+            seconds, memory = _measure(lambda c=case, n=network, t=task, k=count, s=cache: _ours(c, n, t, k, s), device)  # type: ignore[misc]
+            rows.append(_row(case, "ours", count, seconds, memory, plain[0]))
+            tell(rows[-1])
+    return rows
+
+
+def as_json(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the rows as JSON values."""
+    return {"rows": [asdict(row) for row in rows]}
+
+
+def _row(case: Case, mode: str, count: int, seconds: float, memory: float, plain: float) -> Row:
+    per_child = seconds / count
+    return Row(case.network, mode, count, per_child, case.samples / per_child, memory, plain / per_child)
+
+
+def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork, DeviceTask]:
+    """Make a network with one task in it, and random samples of the case's shape."""
+    module = mlp(784, [312, 128]) if case.network == "mlp" else lenet()
+    graph = trace(module)
+    network = ExpandableNetwork(graph, device=device)
+    network.commit(network.grow([graph.widths], 10, seeds=[0]).growth(0))
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(case.samples, *case.shape, generator=generator).to(device)
+    labels = torch.randint(10, (case.samples,), generator=generator).to(device)
+    few = DeviceSplit(inputs[:100], labels[:100])
+    return network, DeviceTask(1, DeviceSplit(inputs, labels), few)
+
+
+def _measure(epoch: Callable[[], None], device: torch.device) -> tuple[float, float]:
+    """Return (seconds, peak megabytes) of one epoch, after one that warms up."""
+    epoch()
+    best = float("inf")
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    for _ in range(2):
+        _wait(device)
+        began = time.perf_counter()
+        epoch()
+        _wait(device)
+        best = min(best, time.perf_counter() - began)
+    peak = torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else float("nan")
+    return best, peak
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _ours(case: Case, network: ExpandableNetwork, task: DeviceTask, count: int, cache: StepCache) -> None:
+    children = network.grow([case.widths] * count, 10, seeds=range(count), pad_to=case.bounds)
+    train(children, [task], case.recipe, seed=0, cache=cache)
+
+
+def _child(case: Case, network: ExpandableNetwork, device: torch.device) -> tuple[dict[str, Tensor], Callable[..., Any]]:
+    """Return one child as anybody would write it: its own tensors, and a forward pass that joins them to the known."""
+    growth = initialise(network.graph, network.growths, case.widths, 10, network.settings, seed=0)
+    own = {name: tensor.to(device).requires_grad_() for name, tensor in growth.tensors.items()}
+    known = network.known
+    assert known is not None
+
+    def forward(x: Tensor) -> Tensor:
+        weights = {name: tensor for name, tensor in own.items() if not name.startswith("layer/")}
+        for layer in network.graph.layers:
+            prefix = f"layer/{layer.name}"
+            top = known.weights[f"{prefix}/weight"]
+            if f"{prefix}/columns" in own:
+                top = torch.cat([top, own[f"{prefix}/columns"]], 1)
+            weights[f"{prefix}/weight"] = torch.cat([top, own[f"{prefix}/rows"]], 0)
+            weights[f"{prefix}/bias"] = torch.cat([known.weights[f"{prefix}/bias"], own[f"{prefix}/bias"]])
+        return CompactNetwork(network.graph, weights, (*known.blocks, case.widths))(x)
+
+    return own, forward
+
+
+def _optimiser(case: Case, own: dict[str, Tensor]) -> torch.optim.Optimizer:
+    recipe = case.recipe
+    if recipe.optimiser == "sgd":
+        return torch.optim.SGD(
+            own.values(), recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+        )
+    return torch.optim.Adam(own.values(), recipe.learning_rate, weight_decay=recipe.weight_decay)
+
+
+def _plain_epoch(case: Case, network: ExpandableNetwork, task: DeviceTask, device: torch.device) -> None:
+    """The loop of a tutorial: samples in host memory, a DataLoader, one child."""
+    own, forward = _child(case, network, device)
+    optimiser = _optimiser(case, own)
+    data = TensorDataset(task.train.inputs.cpu(), task.train.labels.cpu())
+    for x, y in DataLoader(data, batch_size=case.recipe.batch_size, shuffle=True):
+        optimiser.zero_grad()
+        F.cross_entropy(forward(x.to(device)), y.to(device)).backward()
+        optimiser.step()
+
+
+def _eager_epoch(case: Case, network: ExpandableNetwork, task: DeviceTask) -> None:
+    """The same with the samples on the device and batches cut by index."""
+    own, forward = _child(case, network, task.device)
+    optimiser = _optimiser(case, own)
+    for batch in torch.randperm(len(task.train), device=task.device).split(case.recipe.batch_size):
+        optimiser.zero_grad()
+        F.cross_entropy(forward(task.train.inputs[batch]), task.train.labels[batch]).backward()
+        optimiser.step()

@@ -1,0 +1,194 @@
+"""One training step: as Python calls, or as a CUDA graph that is captured once and replayed.
+
+A step of a small network is a hundred kernels of a few microseconds each; calling them one by one from
+Python costs far more than running them. A graph is launched by one call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bocl.training.batches import DeviceTask
+from bocl.training.recipe import Recipe
+from bocl.training.trainable import Trainable
+
+log = logging.getLogger("bocl")
+
+Penalty = Callable[[Mapping[str, Tensor]], Tensor]
+WARM_UP_STEPS = 3
+
+
+class EagerStep:
+    """A step as Python calls; works everywhere, takes any hook."""
+
+    def __init__(
+        self,
+        network: Trainable,
+        recipe: Recipe,
+        *,
+        penalty: Penalty | None = None,
+        adjust_gradients: Callable[[Mapping[str, Tensor]], None] | None = None,
+        after_step: Callable[[Mapping[str, Tensor], float], None] | None = None,
+    ) -> None:
+        self.network = network
+        self.optimiser = make_optimiser(network, recipe)
+        self.precision = recipe.precision
+        self.penalty, self.adjust_gradients, self.after_step = penalty, adjust_gradients, after_step
+        first = next(iter(network.parameters.values()))
+        self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
+
+    def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
+        """Take one step on the samples ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        losses = batch_losses(self.network, task, batch, self.precision)
+        self.total += losses.detach()
+        if self.penalty is not None:
+            losses = losses + self.penalty(self.network.parameters)
+        self.optimiser.zero_grad(set_to_none=True)
+        losses.sum().backward()
+        if self.adjust_gradients is not None:
+            self.adjust_gradients(self.network.parameters)
+        self.optimiser.step()
+        if self.after_step is not None:
+            self.after_step(self.network.parameters, rate)
+
+
+class GraphedStep:
+    """The same step as one CUDA graph, for one network shape and one task's samples.
+
+    It computes on the tensors of the network it was captured with; ``load`` brings in another of the same shape.
+    """
+
+    def __init__(self, network: Trainable, task: DeviceTask, recipe: Recipe) -> None:
+        self.network = network
+        self.rate = torch.tensor(recipe.learning_rate, device=task.device)
+        self._last_rate = recipe.learning_rate
+        self.optimiser = make_optimiser(network, recipe, rate=self.rate)
+        size = min(recipe.batch_size, len(task.train))
+        self.batch = torch.arange(size, device=task.device)
+        first = next(iter(network.parameters.values()))
+        self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
+        before = {name: tensor.detach().clone() for name, tensor in network.state.items()}
+
+        def step() -> None:
+            losses = batch_losses(network, task, self.batch, recipe.precision)
+            self.total.add_(losses.detach())
+            losses.sum().backward()
+            self.optimiser.step()
+
+        side = torch.cuda.Stream(task.device)
+        side.wait_stream(torch.cuda.current_stream(task.device))
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP_STEPS):
+                self.optimiser.zero_grad(set_to_none=True)
+                step()
+        torch.cuda.current_stream(task.device).wait_stream(side)
+        self.optimiser.zero_grad(set_to_none=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            step()
+        self.load(before)
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Begin anew from these tensors: the optimiser forgets, the network takes them over."""
+        with torch.no_grad():
+            for name, tensor in self.network.state.items():
+                tensor.copy_(state[name])
+            for values in self.optimiser.state.values():
+                for value in values.values():
+                    if isinstance(value, Tensor):
+                        value.zero_()
+            self.total.zero_()
+
+    def __call__(self, _task: DeviceTask, batch: Tensor, rate: float) -> None:
+        """Take one step on the samples ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
+        if rate != self._last_rate:
+            self.rate.fill_(rate)
+            self._last_rate = rate
+        self.batch.copy_(batch)
+        self.graph.replay()
+
+
+class StepCache:
+    """Captured steps of one task, so that every round of its search but the first starts at once."""
+
+    def __init__(self) -> None:
+        self._steps: dict[Any, GraphedStep] = {}
+
+    def step(self, network: Trainable, task: DeviceTask, recipe: Recipe) -> GraphedStep:
+        """Return a graphed step loaded with the network's tensors."""
+        key = (network.signature, task.train.inputs.data_ptr(), recipe)
+        found = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = GraphedStep(network, task, recipe)
+        else:
+            found.load(network.state)
+        return found
+
+
+def make_step(
+    network: Trainable,
+    tasks: list[DeviceTask],
+    recipe: Recipe,
+    *,
+    cache: StepCache | None,
+    graphed: bool,
+    hooks: Mapping[str, Any],
+) -> EagerStep | GraphedStep:
+    """Return a graphed step where that is wanted and possible, else an eager one and, on a GPU, the reason logged."""
+    if graphed and tasks[0].device.type == "cuda":
+        reason = _why_not(tasks, hooks)
+        if not reason:
+            try:
+                return (cache or StepCache()).step(network, tasks[0], recipe)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                reason = f"the capture failed: {str(error).splitlines()[0]}"
+        log.info("training without a CUDA graph: %s", reason)
+    return EagerStep(network, recipe, **hooks)
+
+
+def _why_not(tasks: list[DeviceTask], hooks: Mapping[str, Any]) -> str:
+    if len(tasks) > 1:
+        return "several tasks are trained at once"
+    used = [name for name, hook in hooks.items() if hook is not None]
+    return f"{', '.join(used)} may do anything" if used else ""
+
+
+def batch_losses(network: Trainable, task: DeviceTask, batch: Tensor, precision: str) -> Tensor:
+    """Return every network's mean cross-entropy on a batch of shared samples, (K,)."""
+    autocast: AbstractContextManager[Any] = nullcontext()
+    if precision == "bf16":
+        autocast = torch.autocast(task.device.type, dtype=torch.bfloat16)
+    with autocast:
+        logits = network(task.train.inputs.index_select(0, batch), task.index)
+    count, samples, classes = logits.shape
+    labels = task.train.labels.index_select(0, batch)
+    each = F.cross_entropy(
+        logits.reshape(-1, classes).to(task.train.inputs.dtype),
+        labels.expand(count, samples).reshape(-1),
+        reduction="none",
+    )
+    return each.view(count, samples).mean(1)
+
+
+def make_optimiser(network: Trainable, recipe: Recipe, rate: Tensor | None = None) -> torch.optim.Optimizer:
+    """Return the recipe's optimiser over all networks: one fused kernel for all of their tensors.
+
+    With the learning rate as a tensor it can be captured and the rate still change.
+    """
+    parameters = [parameter for parameter in network.parameters.values() if parameter.numel()]
+    options: dict[str, Any] = {"weight_decay": recipe.weight_decay, "fused": True}
+    first: Any = recipe.learning_rate if rate is None else rate
+    if recipe.optimiser == "sgd":
+        return torch.optim.SGD(parameters, first, momentum=recipe.momentum, **options)
+    return torch.optim.Adam(parameters, first, capturable=rate is not None, **options)

@@ -1,0 +1,38 @@
+"""What the training loop can train."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Trainable(Protocol):
+    """K networks that are trained together; every tensor of their state is (K, …)."""
+
+    training: bool
+
+    @property
+    def count(self) -> int:
+        """K."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, Tensor]:
+        """What the optimiser changes."""
+        ...
+
+    @property
+    def state(self) -> Mapping[str, Tensor]:
+        """Parameters, running statistics and all else in which two networks of one signature may differ."""
+        ...
+
+    @property
+    def signature(self) -> Hashable:
+        """Networks of one signature compute alike: copying one's state into the other makes them the same."""
+        ...
+
+    def __call__(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (K, n, classes) for shared inputs (n, *shape)."""
+        ...
