@@ -1,8 +1,8 @@
 """The arrows between the rooms, read from the source: right may import left, never the reverse.
 
-    errors, seeding, settings, version ─┬▶ tasks ▶ networks ▶ training ─┐
-                                        └▶ records ─┬▶ search ──────────┴▶ methods ▶ experiment ▶ cli
-                                                    └▶ report ────────────────────────────────────▲
+    errors, checks, seeding, settings, version ─┬▶ tasks ▶ networks ▶ training ─┐
+                                                └▶ records ─┬▶ search ──────────┴▶ methods ▶ experiment ▶ cli
+                                                            └▶ report ────────────────────────────────────▲
 
 Imports inside functions and under TYPE_CHECKING count like any other: they are dependencies too.
 """
@@ -22,14 +22,15 @@ import bocl.errors
 
 SOURCE = Path(bocl.errors.__file__).parent
 
-GROUND = {"errors", "seeding", "settings", "version"}
+GROUND = {"errors", "checks", "seeding", "settings", "version"}
 LEARNING = {"tasks", "networks", "training"}
 BELOW_METHODS = GROUND | LEARNING | {"records", "search"}
-BELOW_CLI = BELOW_METHODS | {"methods", "experiment", "report", "presets"}
+BELOW_CLI = BELOW_METHODS | {"methods", "experiment", "report", "presets", "benchmarks"}
 
 # Room → the rooms it may import besides itself. A file directly under bocl/ is a room of its own.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "checks": {"errors"},
     "seeding": {"errors"},
     "settings": {"errors"},
     "version": set(),
@@ -42,13 +43,14 @@ ALLOWED: dict[str, set[str]] = {
     "report": GROUND | {"records"},
     "methods": BELOW_METHODS,
     "experiment": BELOW_METHODS | {"methods", "presets"},
+    "benchmarks": BELOW_METHODS | {"methods", "experiment", "presets"},
     "cli": BELOW_CLI | {"__init__"},
     "__main__": {"cli"},
     "__init__": BELOW_CLI | {"cli"},
 }
 
 # Rooms that run where no torch is: a report is made from records alone.
-WITHOUT_TORCH = {"errors", "seeding", "settings", "version", "records", "report"}
+WITHOUT_TORCH = {"errors", "checks", "seeding", "settings", "version", "records", "report"}
 TORCH = {"torch", "botorch", "gpytorch", "linear_operator", "safetensors.torch"}
 
 
@@ -101,6 +103,7 @@ def test_the_source_is_really_read():
 def test_the_arrows_make_no_circle():
     order = [
         "errors",
+        "checks",
         "seeding",
         "settings",
         "version",
@@ -111,7 +114,7 @@ def test_the_arrows_make_no_circle():
         "records",
         "search",
     ]
-    order += ["report", "methods", "experiment"]
+    order += ["report", "methods", "experiment", "benchmarks"]
     for index, room in enumerate(order):
         assert ALLOWED[room] <= set(order[:index]), room
 

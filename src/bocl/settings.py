@@ -98,7 +98,7 @@ def _make_table(kind: type[Any], data: Mapping[str, object], path: str, problems
         return kind(**values)
     except InputError as error:
         message = " ".join(str(error).split("\n"))
-        problems.append(f"{path}: {message}" if path else message)
+        problems.append(message if not path or message.startswith(f"{path}.") else f"{path}: {message}")
         return _FAILED
 
 
@@ -225,7 +225,7 @@ def apply_overrides(data: Mapping[str, object], overrides: Iterable[str]) -> dic
         dotted, equals, text = override.partition("=")
         steps = [step.strip() for step in dotted.split(".")]
         if not equals or not all(steps):
-            raise ConfigError(f"--set {override}: expected the form a.b=value, such as --set training.epochs=5")
+            raise ConfigError(f"--set {override}: expected the form a.b=value, such as --set recipe.epochs=5")
         table: dict[str, object] = result
         for depth, step in enumerate(steps[:-1], start=1):
             inner = table.setdefault(step, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from bocl.errors import InputError, NetworkError
+from bocl.errors import ConfigError, DataError, InputError, NetworkError, WorkError
+from bocl.methods.checks import Seen
 from bocl.methods.method import Method, State
 from bocl.methods.registry import METHODS
 from bocl.methods.saving import load, save
 from bocl.networks.architectures import mlp
-from bocl.networks.growth import is_parameter
+from bocl.networks.growth import GrowthSettings, is_parameter
 from bocl.search.settings import SearchSettings
 from bocl.tasks.arrays import ArrayStream, from_arrays
 from bocl.tasks.task import Split, Task
@@ -140,7 +142,7 @@ def test_it_says_what_it_learnt(method, network):
     learned = learn_all(learner)
     assert [entry.name for entry in learned] == [f"task {number}" for number in (1, 2, 3)]
     assert learned[0].widths == learner.graph.widths
-    assert all(entry.samples > 0 and len(entry.widths) == len(learner.graph.groups) for entry in learned)
+    assert all(entry.effort.samples > 0 and len(entry.widths) == len(learner.graph.groups) for entry in learned)
     assert [entry.classes for entry in learner.seen] == list(CLASSES)
 
 
@@ -289,3 +291,202 @@ def test_a_network_that_cannot_take_the_samples_is_refused(method, misfit):
 def test_a_module_that_cannot_grow_is_refused_when_the_method_is_made(method):
     with pytest.raises(NetworkError, match="LSTM"):
         make(method, nn.Sequential(nn.Linear(4, 4), nn.LSTM(4, 4), nn.Linear(4, 3)))
+
+
+DIVERGING = Recipe("adam", learning_rate=1e30, batch_size=16, epochs=2)
+
+
+@pytest.mark.parametrize("learnt", [0, 1], ids=["first task", "second task"])
+def test_a_training_that_diverges_is_an_error_and_leaves_the_learner_as_it_was(method, network, learnt):
+    learner, other = make(method, network), make(method, network)
+    learn_all(learner, learnt)
+    learn_all(other, learnt)
+    learner.recipe = DIVERGING
+    with pytest.raises(WorkError, match=f"task 'task {learnt + 1}': the loss was not finite.*recipe.learning_rate"):
+        learner.learn(stream()[learnt])
+    assert len(learner.seen) == learnt
+    learner.recipe = RECIPE
+    assert repr(learner.learn(stream()[learnt])) == repr(other.learn(stream()[learnt]))
+    assert_same_state(learner.state(), other.state())
+
+
+def ask_the_cpu_for_too_much() -> None:
+    torch.empty(1 << 50)
+
+
+def ask_a_gpu_for_too_much() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory\nmany more lines")
+
+
+@pytest.mark.parametrize("ask", [ask_the_cpu_for_too_much, ask_a_gpu_for_too_much])
+def test_running_out_of_memory_is_told_with_a_way_out(method, monkeypatch, ask):
+    def greedy(*arguments, **options):
+        ask()
+
+    learner = make(method, NETWORKS["mlp"]())
+    learn_all(learner, 1)
+    before = learner.state()
+    for module in ("rounds", "plain"):
+        monkeypatch.setattr(f"bocl.methods.{module}.train", greedy)
+    with pytest.raises(WorkError, match=r"not enough memory.*batch_size") as caught:
+        learner.learn(stream()[1])
+    assert "\n" not in str(caught.value)
+    assert_same_state(learner.state(), before)
+
+
+def test_other_errors_of_torch_are_not_taken_for_memory(method, monkeypatch):
+    def broken(*arguments, **options):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    learner = make(method, NETWORKS["mlp"]())
+    for module in ("rounds", "plain"):
+        monkeypatch.setattr(f"bocl.methods.{module}.train", broken)
+    with pytest.raises(RuntimeError, match="mat1") as caught:
+        learner.learn(stream()[0])
+    assert not isinstance(caught.value, WorkError)
+
+
+def test_only_a_task_can_be_learnt(method):
+    learner = make(method, NETWORKS["mlp"]())
+    for wrong, name in ((samples(0, 3, 60, 0), "tuple"), (stream(), "ArrayStream"), (None, "None"), (5, "int")):
+        with pytest.raises(InputError, match=rf"learn\(\) takes a Task, such as stream\[0\].*; got {name}$"):
+            learner.learn(wrong)
+
+
+@pytest.mark.parametrize("task", [True, "0", 0.0, None, [0]])
+def test_a_task_is_named_by_its_number(method, task):
+    learner = make(method, NETWORKS["mlp"]())
+    learn_all(learner, 1)
+    with pytest.raises(InputError, match="give its number"):
+        learner.predict(samples(0, 3, 4, 5)[0], task=task)
+
+
+def test_a_number_of_numpy_names_a_task(method):
+    learner = make(method, NETWORKS["mlp"]())
+    learn_all(learner, 2)
+    x, _ = samples(0, 3, 4, 5)
+    assert torch.equal(learner.predict(x, task=np.int64(1)), learner.predict(x, task=1))
+
+
+def byte_stream() -> ArrayStream:
+    """Return two tasks of bytes."""
+    pairs = [samples(task, 3, 60, 0) for task in range(2)]
+    return from_arrays([((x * 20 + 120).clip(0, 255).astype(np.uint8), y) for x, y in pairs], validation=0.25)
+
+
+def test_a_task_of_bytes_takes_bytes_and_what_is_already_scaled(method):
+    learner, tasks = make(method, NETWORKS["mlp"]()), byte_stream()
+    learner.learn(tasks[0])
+    split = tasks[0].validation
+    logits = learner.predict(split.raw, task=0)
+    for same in (split.raw.numpy(), split.inputs(), split.inputs().numpy(), split.raw.tolist()):
+        if isinstance(same, list):
+            same = np.array(same, dtype=np.uint8)
+        assert torch.equal(learner.predict(same, task=0), logits)
+    for dtype in (torch.int64, torch.int32, torch.bool, torch.float64, torch.int8):
+        for given in (split.raw.to(dtype), split.raw.to(dtype).numpy()):
+            with pytest.raises(DataError, match="learnt from bytes; give uint8, or float32 scaled"):
+                learner.predict(given, task=0)
+    with pytest.raises(DataError, match="float32 samples, but the tasks before have uint8"):
+        learner.learn(stream()[1])
+    assert len(learner.seen) == 1
+
+
+def test_whether_a_task_was_bytes_is_saved(method, tmp_path):
+    learner = make(method, NETWORKS["mlp"]())
+    learner.learn(byte_stream()[0])
+    save(learner, tmp_path / "model")
+    assert load(tmp_path / "model", device="cpu").seen == learner.seen
+    assert learner.seen[0].in_bytes
+
+
+def test_a_task_of_floats_takes_numbers_but_no_bytes(method):
+    learner = make(method, NETWORKS["mlp"]())
+    learn_all(learner, 1)
+    whole = np.arange(100).reshape(4, *SHAPE) % 7
+    logits = learner.predict(whole.astype(np.float32), task=0)
+    for dtype in (np.int64, np.int8, np.float64, np.float16, np.longdouble, ">f4", ">i8"):
+        assert torch.equal(learner.predict(whole.astype(dtype), task=0), logits)
+    assert torch.equal(learner.predict(torch.as_tensor(whole).bfloat16(), task=0), logits)
+    assert torch.equal(learner.predict(whole.tolist(), task=0), logits)
+    with pytest.raises(DataError, match="learnt from floats; give float32"):
+        learner.predict(whole.astype(np.uint8), task=0)
+    with pytest.raises(DataError, match="uint8 samples, but the tasks before have float32"):
+        learner.learn(byte_stream()[1])
+
+
+def test_views_and_arrays_that_cannot_be_written_are_taken(method):
+    learner = make(method, NETWORKS["mlp"]())
+    learn_all(learner, 1)
+    x, _ = samples(0, 3, 4, 5)
+    logits = learner.predict(x, task=0)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    assert torch.equal(learner.predict(frozen, task=0), logits)
+    assert torch.equal(learner.predict(x[::-1][::-1], task=0), logits)
+    assert torch.equal(learner.predict(x[::-1], task=0), learner.predict(x[::-1].copy(), task=0))
+
+
+BAD = np.zeros((4, *SHAPE), dtype=np.float32)
+BAD_INPUTS = {
+    "nothing": None,
+    "text": "abc",
+    "a number": 5,
+    "ragged": [[1, 2], [3]],
+    "objects": BAD.astype(object),
+    "words": BAD.astype(str),
+    "complex": BAD.astype(complex),
+    "complex tensor": torch.zeros(4, *SHAPE, dtype=torch.complex64),
+    "meta": torch.zeros(4, *SHAPE, device="meta"),
+    "sparse": torch.zeros(4, *SHAPE).to_sparse(),
+    "float8": torch.zeros(4, *SHAPE).to(torch.float8_e4m3fn),
+    "masked": np.ma.masked_equal(BAD, 0),
+    "not a number": BAD * np.nan,
+    "infinite": np.where(np.arange(4).reshape(4, 1, 1, 1) == 2, np.inf, BAD),
+    "beyond float32": BAD.astype(np.float64) + 1e300,
+    "a set": {1, 2},
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_inputs_that_are_no_samples_are_refused(case):
+    for name in METHODS:
+        learner = make(name, NETWORKS["mlp"]())
+        learner.seen = [Seen.of(stream()[0])]
+        with pytest.raises(DataError) as caught:
+            learner.predict(BAD_INPUTS[case], task=0)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("recipe", None), ("recipe", {"epochs": 3}), ("search", {"trials": 3}), ("growth", "full"), ("reward", 0.1),
+        ("searcher", "random"), ("seed", "x"), ("seed", -1), ("seed", 1.5), ("seed", True), ("seed", None),
+    ],
+)  # fmt: skip
+def test_a_setting_of_another_kind_is_refused(method, name, value):
+    if name not in inspect.signature(METHODS[method]).parameters:
+        return
+    with pytest.raises(ConfigError, match=rf"{name} is {re.escape(repr(value))}; it must be"):
+        METHODS[method](NETWORKS["mlp"](), **{"device": "cpu", name: value})
+
+
+def test_seeds_of_numpy_and_devices_of_torch_are_taken(method):
+    learner = METHODS[method](NETWORKS["mlp"](), seed=np.int64(3), device=torch.device("cpu"))
+    assert type(learner.seed) is int
+    assert learner.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reduction_nodes", None), ("reduction_nodes", 0), ("reduction_channels", 2.5), ("reduction_nodes", 10**9 + 1),
+        ("gate_bias", "a"), ("gate_bias", 1e308), ("gate_bias", np.nan), ("attention", "no"), ("attention", 1),
+        ("wiring", "ful"), ("wiring", None),
+    ],
+)  # fmt: skip
+def test_a_growth_that_cannot_be_is_refused(name, value):
+    with pytest.raises(ConfigError, match=rf"growth\.{name} is {re.escape(repr(value))}; it must be"):
+        GrowthSettings(**{name: value})

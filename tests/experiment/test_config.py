@@ -142,7 +142,7 @@ def test_a_grid_is_methods_times_seeds(tmp_path):
         ({"methods": "sn,sn"}, "'sn' is given twice"),
         ({"seeds": "0,-1"}, "'-1' is not a whole number"),
         ({"seeds": "a"}, "'a' is not a whole number"),
-        ({"overrides": ["fixed.widths=[1]"], "methods": "bocl,fixed"}, "fixed.widths is .* 2 hidden groups"),
+        ({"overrides": ["fixed.widths=[1]"], "methods": "bocl,fixed"}, "fixed.widths has .* 2 hidden groups"),
         ({"overrides": ["search.bounds=[1, 2, 3]"]}, "search.bounds has 3 entries"),
     ],
 )

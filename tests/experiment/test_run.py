@@ -15,7 +15,7 @@ from bocl.methods.saving import load
 from bocl.records.journal import read
 from bocl.records.summary import JOURNAL, summarise
 
-TIMES = {"seconds", "time"}
+TIMES = {"seconds", "training_seconds", "time"}
 
 
 def without_times(record):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from method_examples import RECIPE, SEARCH, hard_stream, make_bocl, small_cnn, small_mlp
 
-from bocl.errors import ConfigError, WorkError
+from bocl.errors import ConfigError, InputError, WorkError
 from bocl.methods.bocl import BOCL
 from bocl.methods.independent import Independent
 from bocl.methods.saving import load
@@ -207,8 +207,8 @@ def test_samples_shown_are_those_of_all_networks_trained():
     _, learned = learnt(2)
     train = len(hard_stream()[0].train)
     per_network = RECIPE.epochs * -(-train // 16) * 16
-    assert learned[0].samples == per_network
-    assert learned[1].samples == per_network * (1 + len(learned[1].trials))
+    assert learned[0].effort.samples == per_network
+    assert learned[1].effort.samples == per_network * (1 + len(learned[1].trials))
 
 
 def test_a_listener_hears_every_trial_and_changes_nothing():
@@ -261,3 +261,100 @@ def test_a_child_that_diverges_does_not_win():
     assert failed
     assert learned.widths not in [trial.widths for trial in failed]
     assert 0 <= learned.validation_accuracy <= 1
+
+
+class Answers:
+    """A searcher that gives one prepared answer, and then another as the best."""
+
+    def __init__(self, asked, best) -> None:
+        self.asked, self.chosen, self.told = [asked], best, []
+
+    def __call__(self, problem, settings):
+        return self
+
+    def ask(self, count):
+        return self.asked.pop() if self.asked else []
+
+    def tell(self, trials):
+        self.told += trials
+
+    def best(self):
+        return self.chosen
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [[1, 0], [2, 3]],
+        np.array([[1, 0], [2, 3]]),
+        ((np.int64(1), np.int64(0)), (2, 3)),
+        [np.array([1, 0], dtype=np.int8), torch.tensor([2, 3])],
+    ],
+)
+@pytest.mark.parametrize("best", [[2, 3], np.array([2, 3]), (np.int64(2), np.int64(3))])
+def test_a_searchers_answers_become_tuples_of_integers(asked, best, tmp_path):
+    searcher = Answers(asked, best)
+    learner, learned = learnt(2, searcher=searcher)
+    assert learned[1].widths == (2, 3)
+    assert [trial.widths for trial in searcher.told] == [(1, 0), (2, 3)]
+    assert {type(units) for trial in searcher.told for units in (*trial.widths, *learned[1].widths)} == {int}
+    learner.save(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ([(-1, 2)], r"ask\(\) gave the widths \(-1, 2\)"),
+        ([(1,)], r"ask\(\) gave the widths \(1,\); widths are 2 integers"),
+        ([(1.5, 2)], r"ask\(\) gave the widths \(1\.5, 2\)"),
+        ([(True, 2)], r"ask\(\) gave the widths \(True, 2\)"),
+        ([(1, 4)], r"ask\(\) gave the widths \(1, 4\).*from 0 to the bounds \(3, 3\)"),
+        ([(1, 2), (1, 2)], r"ask\(\) gave \(1, 2\), which is trained or asked for already"),
+        ([(0, 0)], r"ask\(\) gave \(0, 0\), which is trained or asked for already"),
+        ((1, 2), r"ask\(\) gave the widths 1;"),
+        (np.array([[1.0, 2.0]]), r"ask\(\) gave the widths array"),
+        ([None], r"ask\(\) gave the widths None"),
+        (5, r"ask\(\) returned 5; it must return a list"),
+        (None, r"ask\(\) returned None; it must return a list"),
+        ("ab", r"ask\(\) returned 'ab'; it must return a list"),
+    ],
+)
+def test_an_answer_that_is_no_widths_is_refused_and_nothing_changes(asked, message):
+    learner, _ = learnt(1, searcher=Answers(asked, (0, 0)))
+    with pytest.raises(InputError, match=message):
+        learner.learn(hard_stream(2.0)[1])
+    assert len(learner.seen) == len(learner.network.tasks) == 1
+    assert learner.history == []
+
+
+@pytest.mark.parametrize(
+    ("best", "message"), [((3, 3), "never trained"), (None, "gave the widths None"), ((1,), "2 integers")]
+)
+def test_a_best_that_was_not_trained_is_refused(best, message):
+    learner, _ = learnt(1, searcher=Answers([(1, 0)], best))
+    with pytest.raises(InputError, match=message):
+        learner.learn(hard_stream(2.0)[1])
+
+
+def test_an_object_that_is_no_searcher_is_refused():
+    learner, _ = learnt(1, searcher=lambda *_: 5)
+    with pytest.raises(InputError, match="of type int, has no ask, tell, best"):
+        learner.learn(hard_stream(2.0)[1])
+
+
+def test_a_failed_child_cannot_be_the_best():
+    learner, _ = learnt(1, searcher=Answers([(1, 0)], (1, 0)))
+    original, rounds = learner.network.grow, []
+
+    def poisoned(widths, classes, **options):
+        children = original(widths, classes, **options)
+        rounds.append(widths)
+        if len(rounds) > 1:  # the child z = 0 comes first
+            with torch.no_grad():
+                children.parameters["head/weight"][0] = torch.nan
+        return children
+
+    learner.network.grow = poisoned
+    with pytest.raises(WorkError, match="task 'task 2': the loss was not finite"):
+        learner.learn(hard_stream(2.0)[1])
+    assert len(learner.seen) == len(learner.network.tasks) == 1

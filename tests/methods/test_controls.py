@@ -40,10 +40,32 @@ def test_fixed_growth_adds_the_same_for_every_task():
     assert learner.network.widths == (8, 7)
 
 
-@pytest.mark.parametrize("widths", [(1,), (1, 2, 3), (1, -1), -2])
-def test_a_fixed_growth_that_does_not_fit_is_refused(widths):
-    with pytest.raises(ConfigError, match="2 hidden groups"):
+@pytest.mark.parametrize(
+    ("widths", "message"),
+    [
+        ((1,), r"fixed\.widths has 1 entry \(1,\), but the network has 2 hidden groups"),
+        ((1, 2, 3), r"fixed\.widths has 3 entries \(1, 2, 3\), but the network has 2 hidden groups"),
+        ((1, -1), r"fixed\.widths\[1\] is -1; it must be at least 0"),
+        (-2, r"fixed\.widths is -2; it must be at least 0"),
+        (1.5, r"fixed\.widths is 1\.5; it must be a whole number"),
+        ("a", r"fixed\.widths is 'a'; it must be a whole number"),
+        ((), r"fixed\.widths is empty"),
+        (100_001, r"fixed\.widths is 100001; it must be at most 100000"),
+    ],
+)
+def test_a_fixed_growth_that_does_not_fit_is_refused(widths, message):
+    with pytest.raises(ConfigError, match=message):
         Fixed(small_cnn(), widths=widths, **OPTIONS)
+
+
+def test_a_fixed_growth_may_be_a_list():
+    assert Fixed(small_cnn(), widths=[2, 1], **OPTIONS).widths == (2, 1)
+
+
+@pytest.mark.parametrize("shared_head", ["no", None, 1])
+def test_a_shared_head_is_yes_or_no(shared_head):
+    with pytest.raises(ConfigError, match=r"sn\.shared_head is"):
+        SN(small_mlp(), shared_head=shared_head, **OPTIONS)
 
 
 def test_networks_of_fixed_size_add_a_head_per_task():

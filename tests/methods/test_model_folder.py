@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 
 import pytest
 import torch
 from method_examples import RECIPE, hard_stream, make_bocl, small_cnn
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 
-from bocl.errors import FolderError
+from bocl.errors import DeviceError, FolderError, InputError, WorkError
 from bocl.methods.fixed import Fixed
-from bocl.methods.saving import load, save
+from bocl.methods.independent import Independent
+from bocl.methods.joint import Joint
+from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
 
 
@@ -23,10 +30,75 @@ def folder(tmp_path):
     return tmp_path / "model"
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Return {method: folder} of models that have learnt two tasks; copy one before changing it."""
+    root = tmp_path_factory.mktemp("saved")
+    learners = {
+        "bocl": make_bocl(small_cnn()),
+        "fixed": Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu"),
+        "sn": SN(small_cnn(), recipe=RECIPE, device="cpu"),
+        "joint": Joint(small_cnn(), recipe=RECIPE, device="cpu"),
+        "independent": Independent(small_cnn(), recipe=RECIPE, device="cpu"),
+    }
+    for name, learner in learners.items():
+        for task in (0, 1):
+            learner.learn(hard_stream()[task])
+        save(learner, root / name)
+    return {name: root / name for name in learners}
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    """Return a function that gives a folder of its own with a method's saved model."""
+    return lambda name: shutil.copytree(saved[name], tmp_path / name)
+
+
 def edit(folder, change) -> None:
+    """Change a model.json as a person would, its sha256 left as it was."""
     model = json.loads((folder / "model.json").read_text())
     change(model)
     (folder / "model.json").write_text(json.dumps(model))
+
+
+def forge(folder, change) -> None:
+    """Change a model.json and make its sha256 fit, so that only what it says can be found wrong."""
+
+    def and_seal(model):
+        change(model)
+        content = {name: value for name, value in model.items() if name != "sha256"}
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        if "sha256" in model:
+            model["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+
+    edit(folder, and_seal)
+
+
+def forge_tensors(folder, change) -> None:
+    """Change the tensors of a model, with every hash made to fit."""
+    (old,) = folder.glob("*.safetensors")
+    tensors = load_tensors(old.read_bytes())
+    change(tensors)
+    data = save_tensors(tensors)
+    old.unlink()
+    digest = hashlib.sha256(data).hexdigest()
+    name = f"weights-{digest[:16]}.safetensors"
+    (folder / name).write_bytes(data)
+    forge(folder, lambda model: model.update(weights={"file": name, "sha256": digest}))
+
+
+def refusal(folder) -> str:
+    """Return what load says about a folder: a FolderError of one line that names the folder."""
+    with pytest.raises(FolderError) as caught:
+        load(folder, device="cpu")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(folder) in message
+    return message
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_a_newer_save_replaces_the_older(folder):
@@ -70,20 +142,232 @@ def test_missing_weights_are_refused(folder):
         load(folder)
 
 
+def steps(model):
+    return model["graph"]["steps"]
+
+
+def step(model, kind, number=0):
+    return [entry for entry in steps(model) if entry["step"] == kind][number]
+
+
+# What a person or a disk may do to any model.json.
+EDITS = {
+    "stride": lambda model: step(model, "layer").update(stride=[2, 2]),
+    "activation": lambda model: step(model, "function").update(function="tanh"),
+    "seed": lambda model: model["settings"].update(seed=99),
+    "seen": lambda model: model["facts"]["seen"].pop(),
+    "class count": lambda model: model["facts"]["seen"][0].update(classes=9),
+    "method": lambda model: model.update(method="joint"),
+    "sha256": lambda model: model.update(sha256="0" * 64),
+    "nan": lambda model: model["settings"].update(seed=float("nan")),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_model_is_refused(copy, name):
+    folder = copy("sn")
+    edit(folder, EDITS[name])
+    message = refusal(folder)
+    assert str(folder / "model.json") in message
+    assert "edited or damaged" in message or "JSON compliant" in message
+
+
+# Content that makes no sense although its sha256 fits, for every method; what the message must say.
+FORGERIES = {
+    "format of another version": (lambda model: model.update(format=99), "has format 99; .* reads format 1"),
+    "format of another kind": (lambda model: model.update(format="1"), "has format '1'; .* reads format 1, a number"),
+    "format true": (lambda model: model.update(format=True), "has format True;"),
+    "format list": (lambda model: model.update(format=[1]), "has format"),
+    "no format": (lambda model: model.pop("format"), "format"),
+    "unknown method": (lambda model: model.update(method="snn"), "unknown method 'snn'.*did you mean 'sn'"),
+    "method number": (lambda model: model.update(method=5), "method: expected a string"),
+    "method list": (lambda model: model.update(method=[]), "method: expected a string"),
+    "no graph": (lambda model: model.pop("graph"), "lacks graph"),
+    "no sha256": (lambda model: model.pop("sha256"), "lacks sha256"),
+    "setting of another kind": (lambda model: model["settings"].update(seed="x"), "settings.seed: expected an int"),
+    "unknown setting": (lambda model: model["settings"].update(sed=1), "unknown setting 'sed'.*did you mean 'seed'"),
+    "settings list": (lambda model: model.update(settings=[]), "settings: expected a table"),
+    "unknown step": (lambda model: steps(model)[0].update(step="spell"), "unknown kind 'spell'"),
+    "step list": (lambda model: steps(model)[0].update(step=[]), "expected a string"),
+    "step number": (lambda model: steps(model).insert(0, 5), r"graph.steps\[0\]"),
+    "no steps": (lambda model: model["graph"].update(steps=[]), "no steps"),
+    "steps missing": (lambda model: model["graph"].pop("steps"), "lacks 'steps'"),
+    "graph list": (lambda model: model.update(graph=[]), "graph: expected a table"),
+    "no groups": (lambda model: model["graph"].update(groups=[]), "no groups"),
+    "group width 0": (lambda model: model["graph"]["groups"][0].update(width=0), "width of 0"),
+    "group renamed": (lambda model: model["graph"]["groups"][0].update(name="x"), "opened by no layer"),
+    "group out of range": (lambda model: step(model, "layer").update(group=7), "opens group 7"),
+    "group negative": (lambda model: step(model, "layer").update(group=-1), "opens group -1"),
+    "source out of range": (lambda model: step(model, "layer", 1)["source"].update(group=9), "reads group 9"),
+    "source width": (lambda model: step(model, "layer", 1)["source"].update(width=3), "reads 3 channels"),
+    "spread": (lambda model: step(model, "layer", 1)["source"].update(spread=2), "cannot take"),
+    "unknown function": (lambda model: step(model, "function").update(function="softmax"), "function 'softmax'"),
+    "hidden function": (lambda model: step(model, "function").update(function="__name__"), "unknown function"),
+    "unknown argument": (lambda model: step(model, "function")["arguments"].update(x=1), "unknown argument 'x'"),
+    "argument kind": (lambda model: step(model, "function", 1)["arguments"].update(kernel_size="x"), "cannot take"),
+    "huge argument": (lambda model: step(model, "function", 1)["arguments"].update(kernel_size=10**30), "cannot take"),
+    "reads nothing there": (lambda model: steps(model)[1].update(reads=[99]), r"reads \[99\]"),
+    "reads forwards": (lambda model: steps(model)[1].update(reads=[2]), r"reads \[2\]"),
+    "reads negative": (lambda model: steps(model)[1].update(reads=[-1]), r"reads \[-1\]"),
+    "reads two": (lambda model: steps(model)[1].update(reads=[0, 1]), r"reads \[0, 1\]"),
+    "reads text": (lambda model: steps(model)[1].update(reads="1"), "reads: expected a list"),
+    "no head": (lambda model: steps(model).pop(), "is not the head"),
+    "layer renamed": (lambda model: step(model, "layer").update(name="x"), "opened by no layer"),
+    "norm renamed": (lambda model: step(model, "norm").update(name="x"), "tensor '.*' is missing"),
+    "kernel": (lambda model: step(model, "layer").update(kernel=[5, 5]), "cannot take|shape"),
+    "kernel length": (lambda model: step(model, "layer").update(kernel=[3]), "lengths"),
+    "kernel of four": (
+        lambda model: step(model, "layer").update({name: [1] * 4 for name in ("kernel", "stride", "dilation")}),
+        "lengths",
+    ),
+    "stride 0": (lambda model: step(model, "layer").update(stride=[0, 0]), "below 1"),
+    "dilation length": (lambda model: step(model, "layer").update(dilation=[1]), "lengths"),
+    "padding word": (lambda model: step(model, "layer").update(padding="sme"), "padding 'sme'"),
+    "norm kind": (lambda model: step(model, "norm").update(kind="layer"), "kind: unknown value 'layer'"),
+    "norm eps": (lambda model: step(model, "norm").update(eps=-1.0), "eps"),
+    "facts empty": (lambda model: model.update(facts={}), "lacks 'seen'"),
+    "facts list": (lambda model: model.update(facts=[]), "facts: expected a table"),
+    "seen short": (lambda model: model["facts"]["seen"].pop(), "belongs to nothing|not of the 1 tasks|history"),
+    "seen null": (lambda model: model["facts"].update(seen=None), "facts.seen: expected a list"),
+    "seen classes": (lambda model: model["facts"]["seen"][1].update(classes=9), "shape|not of the 2 tasks"),
+    "seen classes 0": (lambda model: model["facts"]["seen"][1].update(classes=0), "cannot be"),
+    "seen shape": (lambda model: model["facts"]["seen"][0].update(shape=[]), "cannot be"),
+    "seen shapes": (lambda model: [seen.update(shape=[2, 9, 9]) for seen in model["facts"]["seen"]], "cannot take"),
+    "seen mean": (lambda model: model["facts"]["seen"][0].update(mean=[0.0] * 7), "cannot be"),
+    "seen mean null": (lambda model: model["facts"]["seen"][0].update(mean=[None]), "mean.*: expected a number"),
+    "weights text": (lambda model: model.update(weights="x"), "weights: expected a table"),
+    "weights file number": (lambda model: model["weights"].update(file=5), "weights.file: expected a string"),
+    "weights elsewhere": (lambda model: model["weights"].update(file="../x"), "weights.file is '../x'"),
+    "weights no sha256": (lambda model: model["weights"].pop("sha256"), "lacks 'sha256'"),
+    "weights no file": (lambda model: model["weights"].pop("file"), "lacks 'file'"),
+}
+
+
+@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "joint", "independent"])
+def test_a_model_that_makes_no_sense_is_refused(saved, tmp_path, method):
+    for number, (name, (change, reason)) in enumerate(FORGERIES.items()):
+        folder = shutil.copytree(saved[method], tmp_path / str(number))
+        forge(folder, change)
+        with pytest.raises(FolderError, match=reason) as caught:
+            load(folder, device="cpu")
+        assert "\n" not in str(caught.value), name
+        assert str(folder / "model.json") in str(caught.value), name
+
+
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    "change",
     [
-        (lambda model: model.update(format=99), "format 99"),
-        (lambda model: model.update(method="snn"), "unknown method 'snn'.*did you mean 'sn'"),
-        (lambda model: model.pop("graph"), "lacks graph"),
-        (lambda model: model["settings"].update(seed="x"), "seed"),
-        (lambda model: model["graph"]["steps"][0].update(step="spell"), "cannot be read as a model"),
+        lambda facts: facts["growths"].pop(),
+        lambda facts: facts["growths"].append(facts["growths"][0]),
+        lambda facts: facts.pop("growths"),
+        lambda facts: facts.update(growths=None),
+        lambda facts: facts["growths"][0].update(widths=[4, 4]),
+        lambda facts: facts["growths"][1].update(widths=[1]),
+        lambda facts: facts["growths"][1].update(widths=[-1, 9]),
+        lambda facts: facts["growths"][1].update(widths=[10**30, 1]),
+        lambda facts: facts["growths"][1].update(widths=[29, 29]),
+        lambda facts: facts.update(history=None),
+        lambda facts: facts.pop("history"),
+        lambda facts: facts["history"].pop(),
+        lambda facts: facts["history"][0].update(best=[1]),
+        lambda facts: facts["history"][0].update(trials=[5]),
+        lambda facts: facts["history"][0].pop("difficulty"),
     ],
 )
-def test_a_model_that_makes_no_sense_is_refused(folder, change, reason):
-    edit(folder, change)
-    with pytest.raises(FolderError, match=reason):
-        load(folder)
+def test_facts_of_a_growing_network_that_make_no_sense_are_refused(copy, change):
+    folder = copy("bocl")
+    forge(folder, lambda model: change(model["facts"]))
+    assert str(folder / "model.json") in refusal(folder)
+
+
+@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "joint", "independent"])
+def test_tensors_that_are_not_the_networks_are_refused(saved, tmp_path, method):
+    changes = {
+        "is missing": lambda tensors: tensors.pop(sorted(tensors)[0]),
+        "belongs to nothing": lambda tensors: tensors.update(x=torch.zeros(1)),
+        "has shape": lambda tensors: tensors.update({sorted(tensors)[0]: torch.zeros(1, 1)}),
+        "not torch.float32": lambda tensors: tensors.update(
+            {name: tensor.double() for name, tensor in tensors.items()}
+        ),
+    }
+    for number, (reason, change) in enumerate(changes.items()):
+        folder = shutil.copytree(saved[method], tmp_path / str(number))
+        forge_tensors(folder, change)
+        assert reason in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "5", "null", '"x"', "", "{", "[" * 100_000, '{"format": 1, "a": ' * 5000, "\xff"]
+)
+def test_what_is_no_table_is_refused(folder, text):
+    (folder / "model.json").write_bytes(text.encode("latin-1"))
+    assert str(folder / "model.json") in refusal(folder)
+
+
+def test_deep_nesting_inside_a_table_is_refused(copy):
+    folder = copy("sn")
+    nested = 1
+    for _ in range(400):
+        nested = [nested]
+    forge(folder, lambda model: step(model, "function", 1)["arguments"].update(kernel_size=nested))
+    refusal(folder)
+
+
+def test_weights_that_are_no_tensors_are_refused(folder):
+    (old,) = folder.glob("*.safetensors")
+    old.unlink()
+    digest = hashlib.sha256(b"mine").hexdigest()
+    name = f"weights-{digest[:16]}.safetensors"
+    (folder / name).write_bytes(b"mine")
+    forge(folder, lambda model: model.update(weights={"file": name, "sha256": digest}))
+    assert name in refusal(folder)
+
+
+def test_what_the_caller_gives_wrong_is_not_blamed_on_the_folder(copy):
+    folder = copy("bocl")
+    for device in ("tpu", "cuda:99", 5):
+        with pytest.raises(DeviceError) as caught:
+            load(folder, device=device)
+        assert "model.json" not in str(caught.value)
+    with pytest.raises(InputError, match=r"no option 'searchr' for method 'bocl'.*did you mean 'searcher'") as caught:
+        load(folder, searchr=None)
+    assert not isinstance(caught.value, FolderError)
+    with pytest.raises(InputError, match="'seed': it is a setting") as caught:
+        load(folder, seed=5)
+    assert not isinstance(caught.value, FolderError)
+    with pytest.raises(InputError, match="no option 'searcher' for method 'sn'"):
+        load(copy("sn"), searcher=None)
+
+
+@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "joint", "independent"])
+def test_an_untouched_model_gives_the_same_bits_again(saved, tmp_path, method):
+    learner = load(saved[method], device="cpu")
+    save(learner, tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(saved[method])
+
+
+def test_odd_places_to_load_from_are_refused(tmp_path, folder):
+    for place in (folder / "model.json", folder / "model.json" / "x", tmp_path / ("x" * 300), tmp_path / "a\0b"):
+        refusal(place)
+    (folder / "model.json").unlink()
+    (folder / "model.json").mkdir()
+    refusal(folder)
+
+
+def test_a_folder_that_may_not_be_read_is_refused(folder, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
+    assert "Permission denied" in refusal(folder)
+    monkeypatch.setattr("pathlib.Path.exists", refuse)
+    assert "Permission denied" in refusal(folder)
+
+
+def test_the_last_checkpoint_of_a_run_is_the_one_with_the_highest_number(saved, tmp_path):
+    for name, number in (("sn", 99), ("joint", 100)):
+        shutil.copytree(saved[name], tmp_path / "checkpoints" / f"task-{number}")
+    assert load(tmp_path, device="cpu").name == "joint"
 
 
 def test_what_is_no_model_is_refused(tmp_path, folder):
@@ -103,3 +387,107 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
         save(learner, tmp_path / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "mine", '{"format": 1, "weights": {"file": "weights-mine.safetensors"}}'])
+def test_a_strangers_model_is_left_alone(tmp_path, text):
+    (tmp_path / "model.json").write_text(text)
+    (tmp_path / "weights-mine.safetensors").write_text("mine")
+    before = contents(tmp_path)
+    with pytest.raises(FolderError, match="something else"):
+        save(make_bocl(), tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_an_edited_model_is_not_written_over(folder):
+    edit(folder, EDITS["seed"])
+    before = contents(folder)
+    with pytest.raises(FolderError, match="edited or damaged"):
+        save(make_bocl(), folder)
+    assert contents(folder) == before
+
+
+def test_only_the_files_of_the_older_save_are_removed(folder):
+    (old,) = folder.glob("*.safetensors")
+    mine = ("weights-mine.safetensors", "weights-0123456789abcdef.safetensors", "mine.partial", "notes.txt")
+    stale = ("model.json.partial", "weights-0123456789abcdef.safetensors.partial")
+    for name in (*mine, *stale):
+        (folder / name).write_text("mine")
+    learner = load(folder, device="cpu")
+    learner.learn(hard_stream()[1])
+    save(learner, folder)
+    names = set(contents(folder))
+    assert set(mine) < names
+    assert not names & {old.name, *stale}
+    assert len(names) == len(mine) + 2
+
+
+def test_a_first_save_that_was_cut_off_can_be_made_again(folder):
+    learner = load(folder, device="cpu")
+    (folder / "model.json").rename(folder / "model.json.partial")
+    save(learner, folder)
+    assert sorted(path.suffix for path in folder.iterdir()) == [".json", ".safetensors"]
+    assert len(load(folder, device="cpu").seen) == 1
+
+
+def test_odd_places_to_save_to_are_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    places = [tmp_path / "file" / "x" / "y", tmp_path / ("x" * 300), tmp_path / "a\0b", "/proc/x", "/dev/null/x"]
+    for place in places:
+        with pytest.raises((FolderError, WorkError)) as caught:
+            save(make_bocl(), place)
+        assert str(place) in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_disk_that_fails_is_told(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(WorkError, match="No space left"):
+        save(make_bocl(), tmp_path / "model")
+
+
+def test_a_number_that_json_cannot_hold_is_told(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Hardtanh(0, float("inf")), torch.nn.Linear(3, 2))
+    with pytest.raises(InputError, match="infinite"):
+        save(make_bocl(network), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_state_is_read_for_the_method_and_the_tasks_it_is_of(saved):
+    fresh = Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu")
+    fresh.restore(read_state(saved["fixed"], fresh, tasks=2))
+    assert len(fresh.seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "tasks", "reason"),
+    [
+        (lambda: Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu"), 3, "has learnt 2 tasks, not 3"),
+        (lambda: Fixed(small_cnn(), widths=3, recipe=RECIPE, device="cpu"), 2, "other settings"),
+        (lambda: Fixed(small_cnn(), widths=2, recipe=RECIPE, seed=1, device="cpu"), 2, "other settings"),
+        (lambda: Fixed(make_bocl().graph, widths=2, recipe=RECIPE, device="cpu"), 2, "another network"),
+        (lambda: SN(small_cnn(), recipe=RECIPE, device="cpu"), 2, "of 'fixed', not of 'sn'"),
+    ],
+)
+def test_a_state_of_something_else_is_refused_with_a_way_out(saved, make, tasks, reason):
+    with pytest.raises(FolderError, match=reason) as caught:
+        read_state(saved["fixed"], make(), tasks=tasks)
+    assert str(saved["fixed"]) in str(caught.value)
+    assert str(caught.value).endswith("give another folder with --out, or restore it from a copy")
+
+
+def test_a_damaged_state_is_refused_with_a_way_out(copy):
+    fresh = Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu")
+    folder = copy("fixed")
+    forge(folder, lambda model: model["facts"]["seen"].pop())
+    with pytest.raises(FolderError, match="restore it from a copy"):
+        read_state(folder, fresh, tasks=2)
+    edit(folder, EDITS["seed"])
+    with pytest.raises(FolderError, match=r"edited or damaged.*restore it from a copy"):
+        read_state(folder, fresh, tasks=2)
+    shutil.rmtree(folder)
+    with pytest.raises(FolderError, match=r"no model.*restore it from a copy"):
+        read_state(folder, fresh, tasks=2)

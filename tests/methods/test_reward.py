@@ -66,12 +66,13 @@ def test_unit_costs_are_taken_one_group_at_a_time():
     assert unit_costs(lambda z: 5 + 3 * z[:, 0] + 7 * z[:, 1] + 100 * z[:, 0] * z[:, 1], 2).tolist() == [3, 7]
 
 
-@pytest.mark.parametrize("alpha", [-1e-3, math.nan])
-def test_a_price_below_zero_is_refused(alpha):
-    with pytest.raises(ConfigError, match=r"reward\.alpha"):
+@pytest.mark.parametrize("alpha", [-1e-3, math.nan, math.inf, 2e6, "a", None, True])
+def test_a_price_that_cannot_be_is_refused(alpha):
+    with pytest.raises(ConfigError, match=rf"reward\.alpha is {alpha!r}; it must be a finite number"):
         RewardSettings(alpha)
 
 
 def test_an_unknown_weighting_is_refused():
-    with pytest.raises(ConfigError, match=r"reward\.weighting"):
-        RewardSettings(weighting="units")
+    for weighting in ("units", None, 3):
+        with pytest.raises(ConfigError, match=r"reward\.weighting.*unit or added or uniform"):
+            RewardSettings(weighting=weighting)

@@ -69,18 +69,23 @@ def test_old_units_read_new_units_in_full_wiring_alone(name, layer, settings, mo
     old = network.known.weights[f"layer/{layer}/weight"].shape[0]
     seen = network.known.weights[f"layer/{layer}/weight"].shape[1]
     step = next(step for step in network.graph.layers if step.name == layer)
-    reads, original = [], Children._layer
+    reads, read_input, compute = [], Children._gated, Children._layer
 
-    def change_new_inputs(self, step, x, is_stacked, head):
+    def change_new_inputs(self, step, value):
+        x = read_input(self, step, value)
         if step.name == layer:
             x = x.clone()
             x[:, :, seen:] += offset
-        out = original(self, step, x, is_stacked, head)
-        if step.name == layer:
-            reads.append(out.detach())
-        return out
+        return x
 
-    monkeypatch.setattr(Children, "_layer", change_new_inputs)
+    def keep_output(self, step, *arguments):
+        value = compute(self, step, *arguments)
+        if step.name == layer:
+            reads.append(value.own.detach())
+        return value
+
+    monkeypatch.setattr(Children, "_gated", change_new_inputs)
+    monkeypatch.setattr(Children, "_layer", keep_output)
     x = torch.randn(5, *IMAGE, generator=torch.Generator().manual_seed(0))
     for offset in (0.0, 1.0):  # noqa: B007 - read by change_new_inputs
         children(x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bocl.errors import ConfigError
@@ -13,15 +14,20 @@ from bocl.search.settings import SearchSettings
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"kind": "papr"}, r"'papr'.*did you mean 'paper'"),
-        ({"trials": 0}, r"search\.trials is 0.*1 or more"),
+        ({"kind": "papr"}, r"search\.kind is 'papr'; it must be paper or random"),
+        ({"kind": None}, r"search\.kind is None; it must be paper or random"),
+        ({"trials": 0}, r"search\.trials is 0; it must be at least 1"),
+        ({"trials": "a"}, r"search\.trials is 'a'; it must be a whole number"),
         ({"trials": 2.5}, r"search\.trials is 2\.5"),
         ({"patience": 0}, r"search\.patience is 0"),
         ({"patience": True}, r"search\.patience is True"),
-        ({"warm_points": -1}, r"search\.warm_points is -1.*0 or more"),
+        ({"warm_points": -1}, r"search\.warm_points is -1.*at least 0"),
         ({"round_size": 0}, r"search\.round_size is 0"),
         ({"bounds": -3}, r"search\.bounds is -3"),
         ({"bounds": ()}, r"search\.bounds is empty"),
+        ({"bounds": None}, r"search\.bounds is None"),
+        ({"bounds": 100_001}, r"search\.bounds is 100001; it must be at most 100000"),
+        ({"bounds": [3, 10**30]}, r"search\.bounds\[1\] is 1000.*at most 100000"),
         ({"bounds": (4, -1)}, r"search\.bounds\[1\] is -1"),
         ({"bounds": (4, 1.5)}, r"search\.bounds\[1\] is 1\.5"),
     ],
@@ -41,3 +47,14 @@ def test_bounds_per_group() -> None:
     assert SearchSettings(bounds=(1, 0, 5)).bounds_for(3) == (1, 0, 5)
     with pytest.raises(ConfigError, match=r"2 entries \(1, 2\).*3 hidden groups"):
         SearchSettings(bounds=(1, 2)).bounds_for(3)
+    with pytest.raises(ConfigError, match=r"1 entry \(1,\), but the network has 2 hidden groups"):
+        SearchSettings(bounds=(1,)).bounds_for(2)
+    with pytest.raises(ConfigError, match=r"2 entries \(1, 2\), but the network has 1 hidden group; "):
+        SearchSettings(bounds=(1, 2)).bounds_for(1)
+
+
+def test_lists_and_numpy_integers_are_taken_as_python_holds_them() -> None:
+    settings = SearchSettings(bounds=[np.int64(3), 4], trials=np.int32(7))  # type: ignore[arg-type]
+    assert settings == SearchSettings(bounds=(3, 4), trials=7)
+    assert type(settings.bounds) is tuple
+    assert {type(value) for value in (*settings.bounds, settings.trials)} == {int}

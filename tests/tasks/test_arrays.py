@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bocl.errors import DataError
+from bocl.errors import DataError, InputError
 from bocl.tasks.arrays import from_arrays
 
 
@@ -164,7 +164,19 @@ BAD_TASKS = {
     "no features": ((GOOD_X[:, :0], GOOD_Y), "no samples (shape (60, 0))", "leave the task out"),
     "no labels": ((GOOD_X, GOOD_Y[:0]), "no labels", "one integer per sample"),
     "one dimension": ((GOOD_X[:, 0], GOOD_Y), "shape (60,)", "vectors (n, d)"),
-    "no channel axis": ((np.zeros((60, 5, 5)), GOOD_Y), "shape (60, 5, 5)", "X[:, None]"),
+    "no channel axis": (
+        (np.zeros((60, 5, 5)), GOOD_Y),
+        "shape (60, 5, 5)",
+        "n images of height x width without channels become such with X[:, None]",
+    ),
+    "nothing": ((None, GOOD_Y), "of type object", "float32"),
+    "text": (("abc", GOOD_Y), "of type <U3", "float32"),
+    "masked samples": ((np.ma.masked_less(GOOD_X, 0), GOOD_Y), "samples are a masked array", "filled"),
+    "masked labels": ((GOOD_X, np.ma.masked_less(GOOD_Y, 1)), "labels are a masked array", "filled"),
+    "sparse samples": ((torch.eye(60).to_sparse(), GOOD_Y), "sparse", "to_dense"),
+    "samples without values": ((torch.zeros(60, 4, device="meta"), GOOD_Y), "meta", "cpu"),
+    "labels without values": ((GOOD_X, torch.zeros(60, device="meta")), "meta", "cpu"),
+    "float8 samples": ((torch.zeros(60, 4).to(torch.float8_e4m3fn), GOOD_Y), "float8_e4m3fn", "X.float()"),
     "text samples": ((GOOD_X.astype(str), GOOD_Y), "of type <U", "float32"),
     "complex samples": ((GOOD_X.astype(complex), GOOD_Y), "of type complex128", "float32"),
     "object samples": ((GOOD_X.astype(object), GOOD_Y), "of type object", "float32"),
@@ -216,8 +228,19 @@ def test_bad_test_set_is_refused_by_name_with_the_value_and_the_way_out(case):
         ({"validation": 0.0}, "validation is 0.0"),
         ({"validation": 1}, "validation is 1"),
         ({"test_fraction": float("nan")}, "test_fraction is nan"),
-        ({"names": ["a", "b"]}, "names has 2 entries for 1 tasks"),
-        ({"test": []}, "test has 0 entries for 1 tasks"),
+        ({"names": ["a", "b"]}, "names has 2 entries for 1 task;"),
+        ({"test": []}, "test has 0 entries for 1 task;"),
+        ({"tasks": [vectors(), vectors()], "names": ["a"]}, "names has 1 entry for 2 tasks;"),
+        ({"tasks": None}, "tasks is NoneType, not a list"),
+        ({"tasks": 5}, "tasks is int, not a list"),
+        ({"tasks": (pair for pair in [vectors()])}, "tasks is generator, not a list"),
+        ({"test": True}, "test is bool, not a list"),
+        ({"names": 5}, "names is int, not a list"),
+        ({"names": "a"}, "names is str, not a list"),
+        ({"validation": "a"}, "validation is 'a'; give a fraction"),
+        ({"validation": None}, "validation is None; give a fraction"),
+        ({"validation": True}, "validation is True; give a fraction"),
+        ({"test_fraction": "a"}, "test_fraction is 'a'; give a fraction"),
     ],
 )
 def test_bad_options(options, wanted):
@@ -231,3 +254,10 @@ def test_two_samples_of_a_class_are_enough_with_an_own_test_set():
     assert stream[0].train.labels.bincount()[1] == stream[0].validation.labels.bincount()[1] == 1
     with pytest.raises(DataError, match="class 1 has 1 sample, too few"):
         from_arrays([(GOOD_X, np.array([0] * 59 + [1]))], test=[(GOOD_X, labels)])
+
+
+def test_a_seed_is_a_whole_number_and_numpys_is_the_same():
+    assert from_arrays([vectors()], seed=np.int64(3)).fingerprint() == from_arrays([vectors()], seed=3).fingerprint()
+    for seed in (-1, "x", 1.5, None):
+        with pytest.raises(InputError, match=re.escape(f"seed is {seed!r}")):
+            from_arrays([vectors()], seed=seed)

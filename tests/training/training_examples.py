@@ -63,7 +63,12 @@ class Scripted:
         """The counter, and a running statistic that counts too."""
         return {"weight": self.weight, "statistic": self.statistic}
 
-    def __call__(self, x: Tensor, task: int = 0) -> Tensor:
+    signature = "scripted"
+
+    def precompute(self, inputs: Tensor) -> None:
+        """Nothing stays the same."""
+
+    def __call__(self, x: Tensor, task: int = 0, known: Tensor | None = None) -> Tensor:
         """Return logits that are right for the scripted number of samples."""
         if self.training:
             self.statistic += 1

@@ -47,7 +47,7 @@ class Display:
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
-        self.console.print(line, highlight=False, soft_wrap=True)
+        self.console.print(Text(line), soft_wrap=True)
 
     def show(self, line: str) -> None:
         """Show a line that passes; only a terminal has one."""
@@ -74,7 +74,7 @@ class _RunDisplay:
         match event:
             case TaskStarted():
                 if not self.done:
-                    self.display.say(f"[bold]{self.title}[/bold]")
+                    self.display.say(self.title)
                 self.task, self.best = event, None
                 self.began = time.perf_counter()
             case RoundStarted():
@@ -114,11 +114,9 @@ class _RunDisplay:
             last = what.trial + len(what.widths) - 1
             numbers = str(what.trial) if last == what.trial else f"{what.trial}-{last}"
             purpose = f"trial {numbers}/{what.trials} {' '.join(map(_widths, what.widths))}"
-        parts = [
-            f"task {task.index + 1}/{task.tasks}",
-            purpose,
-            f"epoch {self.epoch.done}/{self.epoch.total}",
-        ]
+        parts = [f"task {task.index + 1}/{task.tasks}", purpose]
+        if self.epoch.done:
+            parts.append(f"epoch {self.epoch.done}/{self.epoch.total}")
         if self.best is not None:
             best = self.best
             parts.append(f"best {_widths(best.widths)} {percent(best.accuracy)} +{best.parameters:,}")

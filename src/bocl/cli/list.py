@@ -27,10 +27,11 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
     if as_json:
         typer.echo(json.dumps(names, indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from bocl.cli.tables import make_console
+
+    console = make_console()
     hints = {
         "presets": "bocl run NAME",
         "streams": "--set stream.name=NAME",

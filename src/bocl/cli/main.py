@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 
 import typer
 
+from bocl.cli.bench import bench_command
 from bocl.cli.list import list_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
@@ -25,6 +29,7 @@ app.command("run")(run_command)
 app.command("show")(show_command)
 app.command("list")(list_command)
 app.command("validate")(validate_command)
+app.command("bench")(bench_command)
 
 
 @app.callback(invoke_without_command=True)
@@ -42,12 +47,16 @@ def _options(
 
 def main() -> None:
     """Run the command line and turn every mistake into one clear message."""
-    sys.path.insert(0, "")  # a user's own network lies in the folder the command is run from
+    sys.path.append("")  # a user's own network may lie in the folder the command is run from
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an arrow on a terminal without one is no reason to stop
     try:
         app()
     except BoclError as error:
         print(f"bocl: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output went away; nothing more can be said
-        sys.exit(1)
+    except OSError as error:  # the reader of our output went away, or its disk is full
+        with contextlib.suppress(OSError):
+            print(f"bocl: cannot write: {error.strerror}", file=sys.stderr)
+        os._exit(1)  # an ordinary exit would try to write the rest again

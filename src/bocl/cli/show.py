@@ -21,7 +21,8 @@ def show_command(
     if as_json:
         typer.echo(json.dumps([summary.as_json() for summary in summaries], indent=1, allow_nan=False))
     elif task is not None:
-        for summary in summaries:
+        searched = [summary for summary in summaries if any(record.trials for record in summary.tasks)]
+        for summary in searched or summaries:
             print_trials(summary, task)
     else:
         print_runs(summaries)

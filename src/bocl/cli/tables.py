@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bocl.errors import InputError
@@ -38,9 +39,15 @@ def widths_text(widths: Widths) -> str:
     return ", ".join(map(str, widths))
 
 
+def make_console() -> Console:
+    """Return the console for results: as wide as the terminal, and wide enough for any table where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=200)
+
+
 def print_runs(summaries: Sequence[RunSummary]) -> None:
     """Print one run task by task, or several side by side."""
-    console = Console()
+    console = make_console()
     if len(summaries) == 1:
         _print_run(console, summaries[0])
     else:
@@ -54,7 +61,9 @@ def print_trials(summary: RunSummary, number: int) -> None:
     task = summary.tasks[number - 1]
     if not task.trials:
         raise InputError(f"--task {number}: '{task.name}' was learnt by {summary.method} without a search")
-    table = Table(title=f"{summary.folder}: trials of task {number}, {task.name}", title_justify="left", box=None)
+    table = Table(
+        title=escape(f"{summary.folder}: trials of task {number}, {task.name}"), title_justify="left", box=None
+    )
     for column in ("trial", "added", "accuracy", "parameters", "reward", ""):
         table.add_column(column, justify="left" if column in ("added", "") else "right")
     for index, trial in enumerate(task.trials):
@@ -66,15 +75,15 @@ def print_trials(summary: RunSummary, number: int) -> None:
             "" if trial.failed else f"{trial.reward:.4f}",
             "kept" if trial.widths == task.widths else "",
         )
-    console = Console()
+    console = make_console()
     console.print(table)
-    console.print(f"[dim]units added to {', '.join(summary.groups)}[/dim]")
+    console.print(f"[dim]units added to {escape(', '.join(summary.groups))}[/dim]")
     console.print(f"difficulty M = {task.difficulty:.4f} (a fresh network's accuracy less that of trial 0)")
 
 
 def _print_run(console: Console, summary: RunSummary) -> None:
     if not summary.tasks:
-        console.print(f"{summary.folder}: no task is finished yet")
+        console.print(escape(f"{summary.folder}: no task is finished yet"))
         return
     final = summary.tasks[-1].row
     table = Table(box=None, pad_edge=False)
@@ -83,7 +92,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     for task, now in zip(summary.tasks, final, strict=True):
         table.add_row(
             str(task.index + 1),
-            task.name,
+            escape(task.name),
             widths_text(task.widths),
             percent(task.row[-1]),
             percent(now),
@@ -98,7 +107,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
             parts[part] = parts.get(part, 0) + number
     console.print()
     console.print(table)
-    console.print(f"[dim]units added to {', '.join(summary.groups)}[/dim]\n")
+    console.print(f"[dim]units added to {escape(', '.join(summary.groups))}[/dim]\n")
     closing = Table.grid(padding=(0, 2))
     closing.add_row("average accuracy (ACC)", percent(figures["accuracy"]))
     closing.add_row("backward transfer (BWT)", f"{points(figures['backward_transfer'])} points")
@@ -108,7 +117,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     closing.add_row("time", duration(figures["seconds"]))
     if len(summary.tasks) < summary.wanted:
         closing.add_row("unfinished", f"{len(summary.tasks)} of {summary.wanted} tasks; run it again to resume")
-    closing.add_row("folder", str(summary.folder))
+    closing.add_row("folder", escape(str(summary.folder)))
     console.print(closing)
 
 
@@ -141,4 +150,4 @@ def _print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None
     console.print(table)
     console.print()
     for folder in dict.fromkeys(summary.folder.parent for summary in summaries):
-        console.print(f"runs in {folder}; [bold]bocl show RUN[/bold] shows one task by task")
+        console.print(f"runs in {escape(str(folder))}; [bold]bocl show RUN[/bold] shows one task by task")

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from bocl.errors import ConfigError, did_you_mean
+from bocl.errors import BoclError, ConfigError, did_you_mean
 from bocl.experiment.config import Config, NetworkSettings
 from bocl.methods.bocl import BOCL
 from bocl.methods.fixed import Fixed
@@ -38,11 +38,14 @@ def build_network(settings: NetworkSettings) -> Graph:
     """Call the network's function and trace what it returns."""
     function = NETWORKS.get(settings.build) or _import(settings.build)
     try:
-        module = function(**settings.arguments)
-    except (TypeError, ValueError, RuntimeError) as error:
+        return trace(function(**settings.arguments))
+    except BoclError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's function may fail in any way
         given = ", ".join(f"{name}={value!r}" for name, value in settings.arguments.items())
-        raise ConfigError(f"network: {settings.build}({given}) failed: {error} (set network.arguments)") from error
-    return trace(module)
+        raise ConfigError(
+            f"network: {settings.build}({given}) failed: {_first_line(error)} (set network.arguments)"
+        ) from error
 
 
 def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
@@ -74,10 +77,17 @@ def _import(path: str) -> Callable[..., nn.Module]:
         )
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # the user's module may fail in any way
-        raise ConfigError(f"network: cannot import '{module_name}': {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # the user's module may fail in any way
+        raise ConfigError(f"network: cannot import '{module_name}': {_first_line(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         names = [entry for entry in vars(module) if not entry.startswith("_")]
         raise ConfigError(f"network: '{module_name}' has no function '{name}'{did_you_mean(name, names)}")
     return function  # type: ignore[no-any-return]
+
+
+def _first_line(error: BaseException) -> str:
+    """Say in one line what went wrong in code that is not ours."""
+    lines = str(error).strip().splitlines()
+    name = type(error).__name__
+    return lines[0] if lines and isinstance(error, TypeError | ValueError) else f"{name}: {lines[0]}" if lines else name

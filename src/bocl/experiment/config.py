@@ -16,6 +16,7 @@ from bocl.settings import apply_overrides, parse, read_toml
 from bocl.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits"
+MOST_TASKS = 10_000
 MethodName = Literal["bocl", "sn", "fixed", "independent", "joint"]
 
 
@@ -27,8 +28,8 @@ class StreamSettings:
     tasks: int = 5
 
     def __post_init__(self) -> None:
-        if self.tasks < 1:
-            raise ConfigError(f"stream.tasks is {self.tasks}; it must be at least 1")
+        if not 1 <= self.tasks <= MOST_TASKS:
+            raise ConfigError(f"stream.tasks is {self.tasks}; it must be between 1 and {MOST_TASKS:,}")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def presets() -> dict[str, str]:
 
 def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Config:
     """Read a preset by name or a TOML file by path, apply ``a.b=c`` overrides, and check everything at once."""
-    name = source or DEFAULT_PRESET
+    name = DEFAULT_PRESET if source is None else source
     if name.endswith(".toml") or "/" in name:
         data = read_toml(name)
     elif name in presets():
@@ -94,9 +95,10 @@ def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Con
         raise ConfigError(
             f"unknown preset '{name}'{did_you_mean(name, presets())}; a config file is named by its path, *.toml"
         )
-    data = apply_overrides(data, overrides)
-    if isinstance(data.get("network"), str):
-        data["network"] = {"build": data["network"]}
+    for override in ("", *overrides):
+        data = apply_overrides(data, [override] if override else [])
+        if isinstance(data.get("network"), str):  # `network=lenet` names the whole network
+            data["network"] = {"build": data["network"]}
     return parse(Config, data, name)
 
 
@@ -107,4 +109,4 @@ def run_name(config: Config) -> str:
 
 def experiment_name(source: str | None) -> str:
     """Name a grid's folder after its preset or config file."""
-    return Path(source or DEFAULT_PRESET).stem
+    return Path(DEFAULT_PRESET if source is None else source).stem

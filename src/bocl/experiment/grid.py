@@ -64,7 +64,10 @@ def _seeds(text: str) -> list[int]:
     for word in words:
         if not (word.isascii() and word.isdigit()):
             raise ConfigError(f"--seeds: '{word}' is not a whole number of 0 or more, as in --seeds 0,1,2,3")
-    return [int(word) for word in words]
+    seeds = [int(word) for word in words]
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"--seeds: '{text}' names a seed twice")
+    return seeds
 
 
 def _words(option: str, text: str) -> list[str]:

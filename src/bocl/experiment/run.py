@@ -37,6 +37,7 @@ def run(
     with RunStore.open(folder, config) as store:
         if len(store.finished) == len(stream):
             return store.finished
+        store.restore(method)
         store.start(
             config,
             [group.name for group in graph.groups],
@@ -46,7 +47,6 @@ def run(
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         )
-        store.restore(method)
         if isinstance(method, Joint):
             method.recall([stream[index] for index in range(len(store.finished))])
         sealed: list[DeviceSplit] = [
@@ -70,8 +70,9 @@ def run(
                 stored=sum(method.parameters().values()),
                 trials=learned.trials,
                 difficulty=learned.difficulty,
-                samples=learned.samples,
+                samples=learned.effort.samples,
                 seconds=seconds,
+                training_seconds=learned.effort.seconds,
             )
             store.commit(record, method)
             listen(TaskDone(record))

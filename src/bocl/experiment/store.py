@@ -46,15 +46,15 @@ class RunStore:
     def open(cls, folder: str | Path, config: Config) -> RunStore:
         """Open a run's folder, new or begun before; refuse one of another config, and change nothing in it."""
         folder = Path(folder)
-        if folder.exists() and not folder.is_dir():
-            raise FolderError(f"{folder} is a file; give a folder for the run")
-        fresh = not (folder / JOURNAL).exists()
-        if fresh and folder.is_dir() and any(path.name != f"{JOURNAL}.lock" for path in folder.iterdir()):
-            raise FolderError(f"{folder} holds something that is not a run; give another folder with --out")
         try:
+            if folder.exists() and not folder.is_dir():
+                raise FolderError(f"{folder} is a file; give a folder for the run")
+            fresh = not (folder / JOURNAL).is_file()
+            if fresh and folder.is_dir() and any(path.name != f"{JOURNAL}.lock" for path in folder.iterdir()):
+                raise FolderError(f"{folder} holds something that is not a run; give another folder with --out")
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FolderError(f"{folder} cannot be made: {error.strerror}") from error
+            raise FolderError(f"{folder} cannot be used: {error.strerror}; give another folder with --out") from error
         journal = Journal.open(folder / JOURNAL)
         try:
             for record in journal.records:
@@ -82,7 +82,8 @@ class RunStore:
     def restore(self, method: Method) -> None:
         """Bring a fresh method to where the last finished task left it."""
         if self.finished:
-            method.restore(read_state(self._checkpoint(len(self.finished) - 1), method))
+            tasks = len(self.finished)
+            method.restore(read_state(self._checkpoint(tasks - 1), method, tasks=tasks))
 
     def commit(self, record: TaskRecord, method: Method) -> None:
         """Write a finished task: the learner first, then the line that names it."""

@@ -9,13 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
+from bocl.checks import instance, whole
+from bocl.errors import ConfigError
+from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
 from bocl.methods.expand import SearcherFactory, expand, train_base
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
-from bocl.methods.method import Learned, Seen, State, as_graph, check_inputs, check_task
+from bocl.methods.method import Learned, State
 from bocl.methods.reward import RewardSettings
 from bocl.methods.saving import save
 from bocl.networks.expandable import ExpandableNetwork
@@ -29,6 +33,7 @@ from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
+from bocl.training.trainer import Effort
 
 
 class BOCL:
@@ -52,43 +57,52 @@ class BOCL:
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         searcher: SearcherFactory = make_searcher,
-        device: str = "auto",
+        device: str | torch.device = "auto",
     ) -> None:
         """Take an nn.Module of conv, linear, norm, pool layers; only its shape is used, weights are made by seed.
 
         searcher  makes a searcher from a ``Problem`` and the search settings: your own, or the one settings name
         """
         self.graph = as_graph(network)
-        self.growth, self.search, self.reward, self.recipe, self.seed = growth, search, reward, recipe, seed
-        self.searcher = searcher
+        self.growth = instance("growth", growth, GrowthSettings)
+        self.search = instance("search", search, SearchSettings)
+        self.reward = instance("reward", reward, RewardSettings)
+        self.recipe = instance("recipe", recipe, Recipe)
+        self.seed = whole()("seed", seed)
+        self.searcher = _callable(searcher)
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
         self.history: list[Experience] = []  # of every task but the first
         self.seen: list[Seen] = []
         search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
 
+    @memory_told("smaller search.bounds, search.round_size or recipe.batch_size")
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:
         """Learn one more task: search, train, keep the best child."""
         check_task(self.graph, task, self.seen)
         data = task_to_device(task, len(self.seen), self.device)
-        growth, trials, difficulty, samples = self._grow(data, task.classes, listen)
+        growth, trials, difficulty, effort = self._grow(data, task, listen)
         accuracy = score(self.network, growth, data)
+        self.network.commit(growth)
         if trials:
             self.history.append(Experience(difficulty, growth.widths, trials))
-        self.network.commit(growth)
         self.seen.append(Seen.of(task))
         added = count_tensors(growth.tensors)
-        return Learned(task.name, growth.widths, accuracy, added, trials, difficulty, samples)
+        return Learned(task.name, growth.widths, accuracy, added, trials, difficulty, effort)
 
-    def _grow(self, data: DeviceTask, classes: int, listen: Listener) -> tuple[Growth, tuple[Trial, ...], float, int]:
+    def _grow(self, data: DeviceTask, task: Task, listen: Listener) -> tuple[Growth, tuple[Trial, ...], float, Effort]:
         if not self.seen:
             listen(RoundStarted("base", (self.graph.widths,)))
-            base = train_base(self.network, data, classes=classes, recipe=self.recipe, seed=self.seed, listen=listen)
-            return base.growth, (), math.nan, base.fit.samples
+            base = train_base(
+                self.network, data, classes=task.classes, recipe=self.recipe, seed=self.seed, listen=listen
+            )
+            check_trained(base.fit.accuracy, task.name)
+            return base.growth, (), math.nan, base.fit.effort
         found = expand(
             self.network,
             data,
-            classes=classes,
+            name=task.name,
+            classes=task.classes,
             recipe=self.recipe,
             search=self.search,
             reward=self.reward,
@@ -97,10 +111,13 @@ class BOCL:
             seed=self.seed,
             listen=listen,
         )
-        return found.growth, found.trials, found.difficulty, found.samples
+        return found.growth, found.trials, found.difficulty, found.effort
 
-    def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes): the same bits as on the day the task was learnt."""
+    def predict(self, x: Any, task: int) -> Tensor:
+        """Return logits (n, classes): the same bits as on the day the task was learnt.
+
+        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
+        """
         return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
 
     def parameters(self) -> dict[str, int]:
@@ -119,3 +136,12 @@ class BOCL:
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder of its own; ``bocl.load`` rebuilds it from there."""
         save(self, folder)
+
+
+def _callable(searcher: Any) -> SearcherFactory:
+    if not callable(searcher):
+        raise ConfigError(
+            f"searcher is {searcher!r}; it must be a class or function that makes a searcher from a problem and the "
+            'search settings; a built-in one is chosen by search=SearchSettings(kind="random")'
+        )
+    return searcher  # type: ignore[no-any-return]

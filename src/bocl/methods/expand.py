@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.errors import WorkError
+from bocl.errors import InputError
+from bocl.methods.checks import as_widths, asked_widths, check_searcher, check_trained
 from bocl.methods.reward import RewardSettings, make_penalty
 from bocl.methods.rounds import TrainedChild, train_round
 from bocl.networks.expandable import ExpandableNetwork
@@ -25,6 +26,7 @@ from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
+from bocl.training.trainer import Effort
 
 SearcherFactory = Callable[[Problem, SearchSettings], Searcher]
 
@@ -36,13 +38,14 @@ class Expansion:
     growth: Growth  # of the winner
     trials: tuple[Trial, ...]  # every child, z = 0 first
     difficulty: float
-    samples: int
+    effort: Effort
 
 
 def expand(
     network: ExpandableNetwork,
     task: DeviceTask,
     *,
+    name: str,
     classes: int,
     recipe: Recipe,
     search: SearchSettings,
@@ -52,7 +55,7 @@ def expand(
     seed: int,
     listen: Listener,
 ) -> Expansion:
-    """Search the widths to add for a task; the network is left as it is.
+    """Search the widths to add for the task called ``name``; the network is left as it is.
 
     Trains a fresh base network (A¹) and the child z = 0 (A²) for the difficulty M_t = A¹ - A², then the
     rounds the searcher asks for, all with the same recipe.
@@ -64,7 +67,7 @@ def expand(
     trials: list[Trial] = []
     cache = StepCache()
 
-    def train_children(widths: Sequence[Widths]) -> list[Trial]:
+    def train_children(widths: Sequence[Widths], pad_to: Widths = bounds) -> list[Trial]:
         seeds = [seed_for(seed, "child", task.index, len(trials) + offset) for offset in range(len(widths))]
         children = train_round(
             network,
@@ -74,7 +77,7 @@ def expand(
             recipe=recipe,
             seeds=seeds,
             order_seed=seed_for(seed, "order", task.index),
-            pad_to=bounds,
+            pad_to=pad_to,
             listen=listen,
             cache=cache,
         )
@@ -86,12 +89,9 @@ def expand(
     listen(RoundStarted("difficulty", (network.graph.widths,)))
     base = train_base(network, task, classes=classes, recipe=recipe, seed=seed, listen=listen)
     listen(RoundStarted("difficulty", (zero,)))
-    known = train_children([zero])
+    known = train_children([zero], pad_to=zero)
     difficulty = base.fit.accuracy - known[0].accuracy
-    if not np.isfinite(difficulty):
-        raise WorkError(
-            f"task {task.index + 1}: training without growth gave no finite loss; try a smaller recipe.learning_rate"
-        )
+    check_trained(difficulty, name)  # NaN where either of the two trainings diverged
     problem = replace(
         problem,
         known=tuple(known),
@@ -100,19 +100,21 @@ def expand(
         seed=seed_for(seed, "search", task.index),
     )
     searcher = make_searcher(problem, search)
+    check_searcher(searcher)
     most = search.trials + search.warm_points
-    while widths := searcher.ask(search.round_size):
+    while widths := asked_widths(searcher.ask(search.round_size), bounds, kept):
         listen(RoundStarted("search", tuple(widths), trial=len(trials), trials=most))
         done = train_children(widths)
         for number, trial in enumerate(done, start=len(trials) - len(done)):
             listen(TrialDone(number, trial))
         searcher.tell(done)
-    best = searcher.best()
+    best = as_widths(searcher.best(), bounds, "best()")
     if best not in kept:
-        raise WorkError(f"the searcher's best() is {best}, which was never trained; it must be one of its trials")
+        raise InputError(f"the searcher's best() is {best}, which was never trained; it must be one of its trials")
     winner = kept[best]
-    samples = base.fit.samples + sum(child.fit.samples for child in kept.values())
-    return Expansion(winner.growth, tuple(trials), difficulty, samples)
+    check_trained(winner.fit.accuracy, name)
+    effort = sum((child.fit.effort for child in kept.values()), start=base.fit.effort)
+    return Expansion(winner.growth, tuple(trials), difficulty, effort)
 
 
 def train_base(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from bocl.errors import ConfigError
+from bocl.checks import instance, per_group, whole
+from bocl.checks import widths as units
+from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
-from bocl.methods.method import Learned, Seen, State, as_graph, check_inputs, check_task
+from bocl.methods.method import Learned, State
 from bocl.methods.rounds import train_round
 from bocl.methods.saving import save
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import GrowthSettings, count_tensors
 from bocl.records.events import Listener, RoundStarted, nobody
+from bocl.search.settings import MOST_UNITS
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import task_to_device
@@ -36,15 +40,19 @@ class Fixed:
         growth: GrowthSettings = GrowthSettings(),  # noqa: B008 - frozen
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
-        device: str = "auto",
+        device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.widths, self.growth, self.recipe, self.seed = widths, growth, recipe, seed
+        self.widths = units(most=MOST_UNITS)("fixed.widths", widths)
+        self.growth = instance("growth", growth, GrowthSettings)
+        self.recipe = instance("recipe", recipe, Recipe)
+        self.seed = whole()("seed", seed)
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
         self.seen: list[Seen] = []
-        self._step = _per_group(widths, len(self.graph.groups))
+        self._step = per_group("fixed.widths", self.widths, len(self.graph.groups))
 
+    @memory_told("smaller fixed.widths, recipe.batch_size or network")
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:
         """Learn one more task with the fixed growth."""
         check_task(self.graph, task, self.seen)
@@ -63,13 +71,17 @@ class Fixed:
             pad_to=z,
             listen=listen,
         )
+        check_trained(child.fit.accuracy, task.name)
         accuracy = score(self.network, child.growth, data)
         self.network.commit(child.growth)
         self.seen.append(Seen.of(task))
-        return Learned(task.name, z, accuracy, count_tensors(child.growth.tensors), samples=child.fit.samples)
+        return Learned(task.name, z, accuracy, count_tensors(child.growth.tensors), effort=child.fit.effort)
 
-    def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes): the same bits as on the day the task was learnt."""
+    def predict(self, x: Any, task: int) -> Tensor:
+        """Return logits (n, classes): the same bits as on the day the task was learnt.
+
+        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
+        """
         return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
 
     def parameters(self) -> dict[str, int]:
@@ -87,13 +99,3 @@ class Fixed:
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder of its own."""
         save(self, folder)
-
-
-def _per_group(widths: int | Widths, groups: int) -> Widths:
-    step = (widths,) * groups if isinstance(widths, int) else tuple(widths)
-    if len(step) != groups or min(step) < 0:
-        raise ConfigError(
-            f"fixed.widths is {widths}, but the network has {groups} hidden groups; "
-            f"give {groups} numbers of 0 or more, or one for all"
-        )
-    return step

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from bocl.methods.method import (
-    Learned,
-    Seen,
-    State,
-    as_graph,
-    check_inputs,
-    check_task,
-    join_tensors,
-    part_tensors,
-    seen_from,
-)
-from bocl.methods.plain import learned_plain, train_plain
+from bocl.checks import instance, whole
+from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
+from bocl.methods.method import Learned, State, join_tensors, part_tensors
+from bocl.methods.plain import WAY_OUT_OF_MEMORY, learned_plain, train_plain
 from bocl.methods.saving import save
 from bocl.networks.graph import Graph
 from bocl.networks.growth import PARTS, count_tensors
@@ -43,14 +36,16 @@ class Independent:
         *,
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
-        device: str = "auto",
+        device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.recipe, self.seed = recipe, seed
+        self.recipe = instance("recipe", recipe, Recipe)
+        self.seed = whole()("seed", seed)
         self.device = resolve_device(device)
         self.networks: list[PlainNetwork] = []
         self.seen: list[Seen] = []
 
+    @memory_told(WAY_OUT_OF_MEMORY)
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:
         """Train a network of its own for one more task."""
         check_task(self.graph, task, self.seen)
@@ -59,13 +54,17 @@ class Independent:
         network = PlainNetwork(self.graph, shared_head=True, device=self.device)
         network.add_task(task.classes, seed=seed_for(self.seed, "base", index))
         order = seed_for(self.seed, "order", index)
-        samples = train_plain(network, [data], self.recipe, seed=order, listen=listen)
+        effort = train_plain(network, [data], self.recipe, name=task.name, seed=order, listen=listen)
+        learned = learned_plain(network, task, data, head=0, before=dict.fromkeys(PARTS, 0), effort=effort)
         self.networks.append(network)
         self.seen.append(Seen.of(task))
-        return learned_plain(network, task, data, head=0, before=dict.fromkeys(PARTS, 0), samples=samples)
+        return learned
 
-    def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes) of the task's own network."""
+    def predict(self, x: Any, task: int) -> Tensor:
+        """Return logits (n, classes) of the task's own network.
+
+        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
+        """
         x = check_inputs(x, task, self.seen, self.device)
         return self.networks[task].predict(x, 0)
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
+from bocl.checks import counted, instance, whole
 from bocl.errors import DataError
-from bocl.methods.method import Learned, Seen, State, as_graph, check_inputs, check_task, seen_from
-from bocl.methods.plain import learned_plain, train_plain
+from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
+from bocl.methods.method import Learned, State
+from bocl.methods.plain import WAY_OUT_OF_MEMORY, learned_plain, train_plain
 from bocl.methods.saving import save
 from bocl.networks.graph import Graph
 from bocl.networks.growth import PARTS, count_tensors
@@ -38,39 +41,45 @@ class Joint:
         *,
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
-        device: str = "auto",
+        device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.recipe, self.seed = recipe, seed
+        self.recipe = instance("recipe", recipe, Recipe)
+        self.seed = whole()("seed", seed)
         self.device = resolve_device(device)
         self.network = PlainNetwork(self.graph, device=self.device)
         self.tasks: list[Task] = []
         self.seen: list[Seen] = []
 
+    @memory_told(WAY_OUT_OF_MEMORY)
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:
         """Train from scratch on this task and all before it."""
         check_task(self.graph, task, self.seen)
         if len(self.tasks) != len(self.seen):
-            raise DataError(f"joint training needs the data of the {len(self.seen)} tasks learnt before; call recall()")
+            before = counted(len(self.seen), "task")
+            raise DataError(f"joint training needs the data of the {before} learnt before; call recall()")
         tasks = [*self.tasks, task]
         data = [task_to_device(each, index, self.device) for index, each in enumerate(tasks)]
-        before = self.parameters() if self.seen else dict.fromkeys(PARTS, 0)
+        stored = self.parameters() if self.seen else dict.fromkeys(PARTS, 0)
         network = PlainNetwork(self.graph, device=self.device)
         for index, each in enumerate(tasks):
             network.add_task(each.classes, seed=seed_for(self.seed, "base", index))
         order = seed_for(self.seed, "order", len(self.seen))
-        samples = train_plain(network, data, self.recipe, seed=order, listen=listen)
+        effort = train_plain(network, data, self.recipe, name=task.name, seed=order, listen=listen)
+        learned = learned_plain(network, task, data[-1], head=len(self.seen), before=stored, effort=effort)
         self.network, self.tasks = network, tasks
         self.seen.append(Seen.of(task))
-        head = len(self.seen) - 1
-        return learned_plain(network, task, data[-1], head=head, before=before, samples=samples)
+        return learned
 
     def recall(self, tasks: Sequence[Task]) -> None:
         """Take back the data of the tasks learnt before, which no saved state holds."""
         self.tasks = list(tasks)
 
-    def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes) of the network as it is now."""
+    def predict(self, x: Any, task: int) -> Tensor:
+        """Return logits (n, classes) of the network as it is now.
+
+        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
+        """
         return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
 
     def parameters(self) -> dict[str, int]:

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bocl.errors import DataError, InputError, NetworkError
-from bocl.networks.compact import assemble
+# Under their names here as well: they are part of what a method is.
+from bocl.methods.checks import Seen as Seen
+from bocl.methods.checks import check_task as check_task
+from bocl.methods.checks import seen_from as seen_from
 from bocl.networks.graph import Graph
-from bocl.networks.growth import GrowthSettings, initialise
-from bocl.networks.trace import trace
 from bocl.records.events import Listener, nobody
 from bocl.records.record import Trial, Widths
-from bocl.tasks.task import Split, Task
+from bocl.tasks.task import Task
+from bocl.training.trainer import Effort
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Learned:
     parameters           what the task added to what is stored, by part
     trials               every child of its search, z = 0 first; empty without a search
     difficulty           M_t, where it was measured
-    samples              training samples shown, over all networks trained for the task
+    effort               samples shown and seconds spent, over all networks trained for the task
     """
 
     name: str
@@ -42,7 +42,7 @@ class Learned:
     parameters: dict[str, int]
     trials: tuple[Trial, ...] = ()
     difficulty: float = math.nan
-    samples: int = 0
+    effort: Effort = field(default_factory=Effort)
 
     @property
     def added_parameters(self) -> int:
@@ -70,8 +70,8 @@ class Method(Protocol):
         """Learn one more task."""
         ...
 
-    def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes) for the inputs of a task learnt before."""
+    def predict(self, x: Any, task: int) -> Tensor:
+        """Return logits (n, classes) for the inputs of a task learnt before; ``check_inputs`` says what x may be."""
         ...
 
     def parameters(self) -> dict[str, int]:
@@ -85,66 +85,6 @@ class Method(Protocol):
     def restore(self, state: State) -> None:
         """Take back what ``state`` returned, in a method made with the same settings."""
         ...
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What is kept of a task once it is learnt: enough to check and scale later inputs."""
-
-    name: str
-    classes: int
-    shape: tuple[int, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    @staticmethod
-    def of(task: Task) -> Seen:
-        """Return what is kept of this task."""
-        return Seen(task.name, task.classes, task.input_shape, task.train.mean, task.train.std)
-
-
-def as_graph(network: nn.Module | Graph) -> Graph:
-    """Trace a module; a graph is taken as it is."""
-    return network if isinstance(network, Graph) else trace(network)
-
-
-def check_task(graph: Graph, task: Task, seen: list[Seen]) -> None:
-    """Refuse a task whose samples the network cannot take, before anything is trained."""
-    if seen and task.input_shape != seen[0].shape:
-        raise DataError(
-            f"task '{task.name}' has samples of shape {task.input_shape}, but the tasks before have {seen[0].shape}"
-        )
-    if seen:
-        return
-    growth = initialise(graph, [], graph.widths, task.classes, GrowthSettings(), seed=0)
-    try:
-        logits = assemble(graph, None, growth)(torch.zeros(2, *task.input_shape))
-    except (RuntimeError, ValueError) as error:
-        raise NetworkError(f"the network cannot take samples of shape {task.input_shape}: {error}") from error
-    if logits.shape != (2, task.classes):
-        raise NetworkError(
-            f"the network turns a sample of shape {task.input_shape} into {tuple(logits.shape[1:])} logits; "
-            f"one per class, {(task.classes,)}, is needed (is a flatten missing?)"
-        )
-
-
-def check_inputs(x: Tensor | np.ndarray[Any, Any], task: int, seen: list[Seen], device: torch.device) -> Tensor:
-    """Return inputs as a network sees them: floats as they are, bytes scaled as the task's training samples were."""
-    if not 0 <= task < len(seen):
-        raise InputError(f"task {task} has not been learnt; there are {len(seen)} tasks, numbered from 0")
-    x = torch.as_tensor(x)
-    about = seen[task]
-    if tuple(x.shape[1:]) != about.shape:
-        raise DataError(f"task {task} takes samples of shape {about.shape}, not {tuple(x.shape[1:])}")
-    return Split(x, torch.zeros(len(x), dtype=torch.int64), about.mean, about.std).inputs(device)
-
-
-def seen_from(facts: Mapping[str, Any]) -> list[Seen]:
-    """Read the tasks seen from saved facts."""
-    return [
-        Seen(entry["name"], entry["classes"], *(tuple(entry[name]) for name in ("shape", "mean", "std")))
-        for entry in facts["seen"]
-    ]
 
 
 def join_tensors(by_task: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from bocl.methods.checks import check_trained
 from bocl.methods.method import Learned
 from bocl.networks.growth import PARTS, count_tensors
 from bocl.networks.plain import PlainNetwork
@@ -13,22 +14,28 @@ from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
-from bocl.training.trainer import train
+from bocl.training.trainer import Effort, train
+
+WAY_OUT_OF_MEMORY = "a smaller recipe.batch_size or network"
 
 
 def train_plain(
-    network: PlainNetwork, tasks: Sequence[DeviceTask], recipe: Recipe, *, seed: int, listen: Listener
-) -> int:
-    """Train every weight of the network on these tasks and return how many samples were shown."""
+    network: PlainNetwork, tasks: Sequence[DeviceTask], recipe: Recipe, *, name: str, seed: int, listen: Listener
+) -> Effort:
+    """Train every weight of the network on these tasks and return what that took.
+
+    name  of the task that is being learnt, for the message of a training that diverges
+    """
     listen(RoundStarted("base", (network.graph.widths,)))
     trained = network.trainable()
     (fit,) = train(trained, tasks, recipe, seed=seed, on_epoch=lambda done, total: listen(EpochDone(done, total)))
+    check_trained(fit.accuracy, name)
     network.take(trained)
-    return fit.samples
+    return fit.effort
 
 
 def learned_plain(
-    network: PlainNetwork, task: Task, data: DeviceTask, *, head: int, before: dict[str, int], samples: int
+    network: PlainNetwork, task: Task, data: DeviceTask, *, head: int, before: dict[str, int], effort: Effort
 ) -> Learned:
     """Describe a task learnt by a network of fixed size: only a network's first task adds units.
 
@@ -43,5 +50,5 @@ def learned_plain(
         widths,
         accuracy(partial(network.predict, task=head), data.validation),
         added,
-        samples=samples,
+        effort=effort,
     )

@@ -12,9 +12,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.errors import ConfigError, did_you_mean
+from bocl.checks import number, settle, word
 
 Weighting = Literal["unit", "added", "uniform"]
+MOST_ALPHA = 1e6  # an accuracy is at most 1: from there on no unit is ever worth its price
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,7 @@ class RewardSettings:
     weighting: Weighting = "unit"
 
     def __post_init__(self) -> None:
-        if not self.alpha >= 0:
-            raise ConfigError(f"reward.alpha is {self.alpha}; it must be 0 or more")
-        if self.weighting not in get_args(Weighting):
-            known = did_you_mean(self.weighting, get_args(Weighting))
-            raise ConfigError(f"reward.weighting is '{self.weighting}'{known}")
+        settle(self, "reward", alpha=number(least=0, most=MOST_ALPHA), weighting=word(*get_args(Weighting)))
 
 
 def unit_costs(parameters: Callable[[NDArray[np.int64]], NDArray[np.int64]], groups: int) -> NDArray[np.int64]:

@@ -1,10 +1,11 @@
 """A learner in a folder of its own: JSON and safetensors, no pickle, nothing of the user's code needed to load it.
 
-    model.json                    format, method, settings, graph, facts, and the name and hash of the weights
+    model.json                    format, method, settings, graph, facts, the name and hash of the weights,
+                                  and a sha256 over all of these
     weights-<hash>.safetensors    every tensor
 
 The weights are written first and model.json, which names them, last: a folder holds the old model or the
-new one, never half of one.
+new one, never half of one. What is read is checked whole before a learner is built on it.
 """
 
 from __future__ import annotations
@@ -12,52 +13,116 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from bocl.errors import FolderError, did_you_mean
-from bocl.methods.method import Method, State
+from bocl.errors import FolderError, InputError, NetworkError, WorkError, did_you_mean
+from bocl.methods.growing import check_history, growths_from
+from bocl.methods.method import Method, Seen, State
+from bocl.networks.check import check_graph, check_takes, check_tensors, plain_shapes
+from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import from_json, to_json
+from bocl.networks.growth import Shapes
+from bocl.networks.plain import PlainNetwork
 from bocl.records.files import write_whole
 from bocl.records.journal import to_json as as_json
 from bocl.settings import parse_value, plain
+from bocl.training.device import resolve_device
 
 FORMAT = 1
+_FILE = "model.json"
+_PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
 _NOT_SETTINGS = ("device", "searcher")
+_UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)\.partial")
+_WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
+
+#: What reading a file that holds anything at all can raise.
+_SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
+
+
+# Writing.
 
 
 def save(method: Method, folder: str | Path) -> None:
     """Write a learner to a folder, which must be new, empty or hold an older save."""
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise FolderError(f"cannot save to {folder}: it is a file; give a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").exists():
-        raise FolderError(f"cannot save to {folder}: it holds something else; give a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
     state = method.state()
     weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in state.tensors.items()})
     digest = hashlib.sha256(weights).hexdigest()
-    name = f"weights-{digest[:16]}.safetensors"
+    name = _weights_name(digest)
     model = {
         "format": FORMAT,
         "method": method.name,
-        "settings": {name: plain(getattr(method, name)) for name in _settings(type(method))},
+        "settings": _settings_of(method),
         "graph": to_json(method.graph),
         "facts": as_json(state.facts, "facts"),
         "weights": {"file": name, "sha256": digest},
     }
+    try:
+        text = json.dumps(model | {"sha256": _seal(model)}, indent=1, allow_nan=False)
+    except ValueError as error:
+        raise InputError(f"cannot save to {folder}: the network or a setting holds an infinite number") from error
+    stale = _make_place(folder)
     write_whole(folder / name, weights)
-    write_whole(folder / "model.json", json.dumps(model, indent=1, allow_nan=False).encode())
-    for old in folder.glob("weights-*.safetensors"):
-        if old.name != name:
-            old.unlink()
+    write_whole(folder / _FILE, text.encode())
+    try:
+        for old in stale - {name}:
+            (folder / old).unlink(missing_ok=True)
+    except OSError as error:
+        raise WorkError(f"{folder}: an older file cannot be removed: {error.strerror}") from error
 
 
-def load(folder: str | Path, *, device: str = "auto", **options: Any) -> Any:
+def _make_place(folder: Path) -> set[str]:
+    """Make the folder, or refuse one that is not ours; return the names of the files a new save makes stale."""
+    if "\0" in str(folder):
+        raise FolderError(f"cannot save to {folder}: a name cannot hold a null character")
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise FolderError(f"cannot save to {folder}: it is a file; give a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        names = {path.name for path in folder.iterdir()}
+        unfinished = {name for name in names if _UNFINISHED.fullmatch(name)}
+        if all(_is_orphan(folder / name) for name in names - unfinished):
+            return unfinished
+    except OSError as error:
+        raise FolderError(f"cannot save to {folder}: {error.strerror}; give another folder") from error
+    try:
+        return unfinished | {_read_model(folder)["weights"]["file"]}
+    except FolderError as error:
+        raise FolderError(
+            f"cannot save to {folder}: it holds something else than a model of bocl ({error}); give a new folder"
+        ) from error
+
+
+def _is_orphan(path: Path) -> bool:
+    """Whether a file is weights that a save, ended before it wrote model.json, left: their name is their own hash."""
+    if not _WEIGHTS.fullmatch(path.name) or not path.is_file():
+        return False
+    return path.name == _weights_name(hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _weights_name(digest: str) -> str:
+    return f"weights-{digest[:16]}.safetensors"
+
+
+def _seal(model: Mapping[str, Any]) -> str:
+    """Return the sha256 of all that model.json holds, as canonical JSON, but the seal itself."""
+    content = {name: value for name, value in model.items() if name != "sha256"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+# Reading.
+
+
+def load(folder: str | Path, *, device: str | torch.device = "auto", **options: Any) -> Any:
     """Rebuild a learner from its folder alone; it predicts the same bits and can go on learning.
 
     folder   of ``save``, or of a run, whose last checkpoint is taken
@@ -65,71 +130,198 @@ def load(folder: str | Path, *, device: str = "auto", **options: Any) -> Any:
     """
     from bocl.methods.registry import METHODS
 
-    folder = Path(folder)
-    checkpoints = sorted(folder.glob("checkpoints/*/model.json"))
-    folder = checkpoints[-1].parent if checkpoints else folder
+    resolve_device(device)  # what the caller gave wrong is told before, and apart from, what the folder holds
+    folder = _last_checkpoint(Path(folder))
     model = _read_model(folder)
-    path = folder / "model.json"
+    path = folder / _FILE
     kind = METHODS.get(model["method"])
     if kind is None:
         raise FolderError(
-            f"{path} is of an unknown method '{model['method']}'" + did_you_mean(model["method"], METHODS)
+            f"{path} is of an unknown method {_show(model['method'])}" + did_you_mean(model["method"], METHODS)
         )
-    hints = _settings(kind)
+    _check_options(kind, options)
+    tensors = _read_tensors(folder, model)
     try:
-        settings = {
-            name: parse_value(hints[name], value, f"{path}: settings.{name}")
-            for name, value in model["settings"].items()
-        }
-        method = kind(from_json(model["graph"]), device=device, **settings, **options)  # type: ignore[call-arg]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FolderError(f"{path} cannot be read as a model: {error}") from error
-    method.restore(_read_weights(folder, model))
+        graph = from_json(model["graph"])
+        check_graph(graph)
+        settings = _parse_settings(kind, model["settings"])
+        method: Method = kind(graph, device=device, **settings)  # type: ignore[call-arg]
+    except _SENSELESS as error:
+        raise _unreadable(path, error) from error
+    if options:  # made anew, so that a wrong option is told as the caller's mistake
+        method = kind(graph, device=device, **settings, **options)  # type: ignore[call-arg]
+    try:
+        state = State(model["facts"], tensors)
+        _check_state(method, state)
+        method.restore(state)
+    except _SENSELESS as error:
+        raise _unreadable(path, error) from error
     return method
 
 
-def read_state(folder: Path, method: Method) -> State:
-    """Return the state a folder holds, for a method made with the same settings."""
-    model = _read_model(folder)
-    if model["method"] != method.name:
-        raise FolderError(f"{folder} holds a model of '{model['method']}', not of '{method.name}'")
-    return _read_weights(folder, model)
+def read_state(folder: Path, method: Method, *, tasks: int) -> State:
+    """Return the state a folder holds, for a method made with the same network and settings, after ``tasks`` tasks."""
+    way_out = "give another folder with --out, or restore it from a copy"
+    try:
+        model = _read_model(folder)
+        if model["method"] != method.name:
+            raise FolderError(f"{folder} holds a model of {_show(model['method'])}, not of '{method.name}'")
+        for part, words, own in (
+            ("graph", "of another network", to_json(method.graph)),
+            ("settings", "with other settings", _settings_of(method)),
+        ):
+            if model[part] != json.loads(json.dumps(own)):
+                raise FolderError(f"{folder} holds a model {words}")
+        state = State(model["facts"], _read_tensors(folder, model))
+        try:
+            _check_state(method, state)
+        except _SENSELESS as error:
+            raise _unreadable(folder / _FILE, error) from error
+        found = len(state.facts["seen"])
+        if found != tasks:
+            raise FolderError(f"{folder} holds a model that has learnt {found} tasks, not {tasks}")
+    except FolderError as error:
+        raise FolderError(f"{error}; {way_out}") from error
+    return state
+
+
+def _last_checkpoint(folder: Path) -> Path:
+    """Return the folder of a run's last checkpoint, or the folder itself where there is none."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise FolderError(f"{folder} is a file; give the folder of a model or a run")
+        found = [path.parent for path in folder.glob("checkpoints/*/model.json")]
+    except OSError as error:
+        raise FolderError(f"{folder} cannot be read: {error.strerror}") from error
+    return max(found, key=lambda path: (len(path.name), path.name), default=folder)  # task-100 is after task-99
 
 
 def _read_model(folder: Path) -> dict[str, Any]:
-    path = folder / "model.json"
+    """Return what model.json holds once its format, its seal and the kind of its entries are right."""
+    path = folder / _FILE
     try:
-        model: dict[str, Any] = json.loads(path.read_bytes())
-        if model["format"] != FORMAT:
-            raise FolderError(f"{path} has format {model['format']}; this version of bocl reads format {FORMAT}")
-        missing = {"method", "settings", "graph", "facts", "weights"} - set(model)
+        model = json.loads(path.read_bytes())
+        if not isinstance(model, dict) or "format" not in model:
+            raise FolderError(f"{path} cannot be read as a model: it is not a table with a format")
+        if type(model["format"]) is not int or model["format"] != FORMAT:
+            shown = _show(model["format"])
+            raise FolderError(f"{path} has format {shown}; this version of bocl reads format {FORMAT}, a number")
+        missing = [name for name in _PARTS if name not in model]
         if missing:
-            raise FolderError(f"{path} cannot be read as a model: it lacks {', '.join(sorted(missing))}")
+            raise FolderError(f"{path} cannot be read as a model: it lacks {', '.join(missing)}")
+        if model["sha256"] != _seal(model):
+            raise FolderError(f"{path} was edited or damaged: its content does not have the sha256 it names")
+        parse_value(str, model["method"], "method")
+        for name in ("settings", "graph", "facts"):
+            parse_value(dict[str, Any], model[name], name)
+        weights = parse_value(dict[str, str], model["weights"], "weights")
+        if weights["file"] != _weights_name(weights["sha256"]) or not _WEIGHTS.fullmatch(weights["file"]):
+            raise ValueError(f"weights.file is {_show(weights['file'])}, which is not the name of its weights")
     except FileNotFoundError:
-        raise FolderError(f"{folder} holds no model: there is no {path.name} in it") from None
+        raise FolderError(f"{folder} holds no model: there is no {_FILE} in it") from None
+    except OSError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror}") from error
     except FolderError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FolderError(f"{path} cannot be read as a model: {error}") from error
+    except _SENSELESS as error:
+        raise _unreadable(path, error) from error
     return model
 
 
-def _read_weights(folder: Path, model: dict[str, Any]) -> State:
-    file = folder / Path(model["weights"]["file"]).name
+def _read_tensors(folder: Path, model: Mapping[str, Any]) -> dict[str, Any]:
+    file = folder / model["weights"]["file"]
     try:
         weights = file.read_bytes()
-        if hashlib.sha256(weights).hexdigest() != model["weights"]["sha256"]:
-            raise FolderError(f"{file} is damaged: its hash is not the one in model.json")
-        return State(model["facts"], load_tensors(weights))
-    except (OSError, SafetensorError) as error:
-        raise FolderError(f"{file} cannot be read: {error}") from error
+    except OSError as error:
+        raise FolderError(f"{file} cannot be read: {error.strerror}") from error
+    if hashlib.sha256(weights).hexdigest() != model["weights"]["sha256"]:
+        raise FolderError(f"{file} is damaged: its hash is not the one in {_FILE}")
+    try:
+        return load_tensors(weights)
+    except (SafetensorError, *_SENSELESS) as error:
+        raise FolderError(f"{file} cannot be read as tensors: {_reason(error)}") from error
+
+
+def _check_state(method: Method, state: State) -> None:
+    """Refuse a state that is not one of this method: its facts first, then every tensor by name and shape."""
+    seen: tuple[Seen, ...] = parse_value(tuple[Seen, ...], state.facts["seen"], "facts.seen")
+    for index, entry in enumerate(seen):
+        whole = entry.classes >= 1 and entry.shape and min(entry.shape) >= 1 and entry.shape == seen[0].shape
+        if not whole or not {len(entry.mean), len(entry.std)} <= {1, entry.shape[0]}:
+            raise NetworkError(f"facts.seen[{index}] has classes, a shape, a mean or a std that cannot be")
+        check_takes(method.graph, entry.shape, entry.classes)
+    network = getattr(method, "network", None)
+    if hasattr(method, "history"):
+        check_history(state.facts["history"], len(seen), method.graph)
+    if isinstance(network, ExpandableNetwork):
+        growths_from(network.graph, network.settings, state)
+        return
+    classes = [entry.classes for entry in seen]
+    if isinstance(network, PlainNetwork):
+        wanted = plain_shapes(method.graph, classes, shared_head=network.shared_head)
+    else:
+        wanted = _one_network_each(method, classes)
+    check_tensors(state.tensors, wanted)
+
+
+def _one_network_each(method: Method, classes: list[int]) -> Shapes:
+    """Return the shapes of a plain network per task, named ``TASK/NAME``."""
+    return {
+        f"{task}/{name}": shape
+        for task, count in enumerate(classes)
+        for name, shape in plain_shapes(method.graph, [count], shared_head=True).items()
+    }
+
+
+def _unreadable(path: Path, error: BaseException) -> FolderError:
+    return FolderError(f"{path} cannot be read as a model: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    """Return what an exception says, in one line."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    return " ".join(str(error).split())
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+# Settings.
 
 
 def _settings(kind: type[Any]) -> dict[str, Any]:
     """Return {name: type} of a method's settings: its keyword arguments but those no file can hold."""
     hints = get_type_hints(kind.__init__)
-    return {
-        name: hints[name]
-        for name, parameter in inspect.signature(kind).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and name not in _NOT_SETTINGS
-    }
+    return {name: hints[name] for name in _keywords(kind) if name not in _NOT_SETTINGS}
+
+
+def _keywords(kind: type[Any]) -> list[str]:
+    parameters = inspect.signature(kind).parameters
+    return [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+
+
+def _settings_of(method: Method) -> dict[str, Any]:
+    return {name: plain(getattr(method, name)) for name in _settings(type(method))}
+
+
+def _parse_settings(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    hints = _settings(kind)
+    for name in saved:
+        if name not in hints:
+            raise ValueError(f"unknown setting {_show(name)}" + did_you_mean(name, hints))
+    return {name: parse_value(hints[name], value, f"settings.{name}") for name, value in saved.items()}
+
+
+def _check_options(kind: type[Any], options: Mapping[str, Any]) -> None:
+    """Refuse an option of ``load`` that the method does not take, or that its folder holds."""
+    known = [name for name in _keywords(kind) if name in _NOT_SETTINGS]
+    for name in options:
+        if name in _settings(kind):
+            raise InputError(f"load() takes no option '{name}': it is a setting, and comes from the folder")
+        if name not in known:
+            raise InputError(f"load() has no option '{name}' for method '{kind.name}'" + did_you_mean(name, known))

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from bocl.methods.method import Learned, Seen, State, as_graph, check_inputs, check_task, seen_from
-from bocl.methods.plain import learned_plain, train_plain
+from bocl.checks import flag, instance, whole
+from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
+from bocl.methods.method import Learned, State
+from bocl.methods.plain import WAY_OUT_OF_MEMORY, learned_plain, train_plain
 from bocl.methods.saving import save
 from bocl.networks.graph import Graph
 from bocl.networks.growth import count_tensors
@@ -37,14 +40,17 @@ class SN:
         shared_head: bool = False,
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
-        device: str = "auto",
+        device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.shared_head, self.recipe, self.seed = shared_head, recipe, seed
+        self.shared_head = flag("sn.shared_head", shared_head)
+        self.recipe = instance("recipe", recipe, Recipe)
+        self.seed = whole()("seed", seed)
         self.device = resolve_device(device)
         self.network = PlainNetwork(self.graph, shared_head=shared_head, device=self.device)
         self.seen: list[Seen] = []
 
+    @memory_told(WAY_OUT_OF_MEMORY)
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:
         """Fine-tune the whole network on one more task."""
         check_task(self.graph, task, self.seen)
@@ -54,13 +60,17 @@ class SN:
         network = self.network.copy()  # an interrupted training leaves nothing behind
         network.add_task(task.classes, seed=seed_for(self.seed, "base", index))
         order = seed_for(self.seed, "order", index)
-        samples = train_plain(network, [data], self.recipe, seed=order, listen=listen)
+        effort = train_plain(network, [data], self.recipe, name=task.name, seed=order, listen=listen)
+        learned = learned_plain(network, task, data, head=index, before=before, effort=effort)
         self.network = network
         self.seen.append(Seen.of(task))
-        return learned_plain(self.network, task, data, head=index, before=before, samples=samples)
+        return learned
 
-    def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes) of the network as it is now."""
+    def predict(self, x: Any, task: int) -> Tensor:
+        """Return logits (n, classes) of the network as it is now.
+
+        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
+        """
         return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
 
     def parameters(self) -> dict[str, int]:

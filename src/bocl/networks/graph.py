@@ -10,9 +10,12 @@ Values are numbered: 0 is the raw input, i is the result of ``steps[i - 1]``.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
+
+from bocl.errors import NetworkError, did_you_mean
+from bocl.settings import parse_value
 
 Widths = tuple[int, ...]  # one number per hidden group
 
@@ -146,14 +149,22 @@ def to_json(graph: Graph) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> Graph:
-    """Rebuild a graph from ``to_json``."""
+    """Rebuild a graph from ``to_json``, or raise InputError naming the step or field of a wrong kind.
+
+    Whether the steps fit together is for ``networks/check.py`` to say.
+    """
+    parse_value(dict[str, Any], data, "graph")
     steps = []
-    for entry in data["steps"]:
-        fields = {name: _tuples(value) for name, value in entry.items() if name != "step"}
-        if "source" in fields:
-            fields["source"] = Source(**fields["source"])
-        steps.append(_STEPS[entry["step"]](**fields))
-    return Graph(tuple(steps), tuple(Group(**group) for group in data["groups"]))
+    for index, entry in enumerate(parse_value(list[dict[str, Any]], data["steps"], "graph.steps")):
+        where = f"graph.steps[{index}]"
+        kind = parse_value(str, entry.pop("step", None), f"{where}.step")
+        if kind not in _STEPS:
+            raise NetworkError(f"{where}.step: unknown kind '{kind}'" + did_you_mean(kind, _STEPS))
+        step = parse_value(_STEPS[kind], entry, where)
+        if isinstance(step, Function):
+            step = replace(step, arguments=_tuples(step.arguments))
+        steps.append(step)
+    return Graph(tuple(steps), parse_value(tuple[Group, ...], data["groups"], "graph.groups"))
 
 
 def _tuples(value: Any) -> Any:

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bocl.errors import ConfigError, did_you_mean
+from bocl.checks import flag, number, settle, whole, word
 from bocl.networks import attention
 from bocl.networks.graph import Graph, Widths
 
@@ -32,6 +32,8 @@ Wiring = Literal["full", "forward"]
 PARTS = ("shared", "heads", "attention", "norms")
 _PART_OF = {"layer": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
 _STATISTICS = ("mean", "var")
+MOST_REDUCTION = 10**9  # beyond the width of any layer
+MOST_GATE_BIAS = 1e6  # a sigmoid is flat long before
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,15 @@ class GrowthSettings:
     gate_bias: float = 3.0
 
     def __post_init__(self) -> None:
-        if self.wiring not in get_args(Wiring):
-            raise ConfigError(f"growth.wiring is '{self.wiring}'" + did_you_mean(str(self.wiring), get_args(Wiring)))
-        for name in ("reduction_nodes", "reduction_channels"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"growth.{name} is {getattr(self, name)}; it must be at least 1")
+        settle(
+            self,
+            "growth",
+            wiring=word(*get_args(Wiring)),
+            attention=flag,
+            reduction_nodes=whole(least=1, most=MOST_REDUCTION),
+            reduction_channels=whole(least=1, most=MOST_REDUCTION),
+            gate_bias=number(least=-MOST_GATE_BIAS, most=MOST_GATE_BIAS),
+        )
 
 
 @dataclass(frozen=True, eq=False)

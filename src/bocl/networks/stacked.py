@@ -11,17 +11,32 @@ are (K, n, C, …).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bocl.errors import InputError
 from bocl.networks import functions
 from bocl.networks.attention import gate
-from bocl.networks.compact import CONVOLUTIONS, CompactNetwork, normalise_blocks
+from bocl.networks.compact import CompactNetwork, normalise_blocks
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
 from bocl.networks.growth import Growth, GrowthSettings, is_parameter, shapes
+from bocl.networks.products import own_product, plain_product, shared_product
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value on its way through the stack: units all children share, then each child's own.
+
+    shared  (n, C, *space), or None
+    own     (K, n, C', *space), or None
+    apart   whether own holds new units alone, the known ones being shared or left out
+    """
+
+    shared: Tensor | None = None
+    own: Tensor | None = None
+    apart: bool = False
 
 
 class Children:
@@ -69,6 +84,7 @@ class Children:
                 self.parameters[name] = nn.Parameter(stacked)
             else:
                 self.buffers[name] = stacked
+        self._prefix = _known_prefix(graph) if known is not None else (0, 0)
         self.masks: dict[str, Tensor] = {}
         dtype = next(iter(growths[0].tensors.values())).dtype
         for group in _masked_groups(graph):
@@ -102,81 +118,119 @@ class Children:
         empty = self._growths[index]
         return Growth(empty.widths, empty.classes, tensors)
 
-    def __call__(self, x: Tensor, task: int = 0) -> Tensor:
-        """Return logits (K, n, classes) for shared inputs (n, *shape)."""
-        values, stacked = [x], [False]
-        for step in self.graph.steps:
-            value, is_stacked = values[step.reads[0]], stacked[step.reads[0]]
+    def __call__(self, x: Tensor, task: int = 0, known: Tensor | None = None) -> Tensor:
+        """Return logits (K, n, classes) for shared inputs (n, *shape).
+
+        known  of these samples, from ``precompute``; computed here when it is not given
+        """
+        begin, end = self._prefix if known is not None else (0, 0)
+        values: list[_Value] = [_Value(shared=x)]
+        for number, step in enumerate(self.graph.steps, start=1):
+            skip_known = begin <= number <= end
+            value = values[step.reads[0]]
             match step:
                 case Layer():
-                    value = self._layer(step, value, is_stacked, self.head_of(task))
-                    is_stacked = True
+                    value = self._layer(step, value, self.head_of(task), skip_known)
                 case Norm():
-                    value = self._norm(step, value if is_stacked else value.expand(self.count, *value.shape))
-                    is_stacked = True
+                    value = _Value(own=self._norm(step, self._join(value)))
                 case Function():
-                    value = self._function(step, value, is_stacked)
+                    value = self._function(step, value)
                 case Add():
-                    value = value + values[step.reads[1]]
+                    value = _Value(own=self._join(value) + self._join(values[step.reads[1]]))
+            if number == end:
+                value = _Value(known, value.own, apart=True)
             values.append(value)
-            stacked.append(is_stacked)
+        logits = values[-1].own
+        assert logits is not None
+        return logits
+
+    def precompute(self, inputs: Tensor) -> Tensor | None:
+        """Compute what known units of the first layer make of all samples: it is the same in every step.
+
+        Nothing gates raw input, so the first layer's known part, and the functions right after it, never change
+        while children are trained. Returns (n, C, *space), or None where there is no such part.
+        """
+        end = self._prefix[1]
+        if self.known is None or not end:
+            return None
+        values = [inputs]
+        with torch.no_grad():
+            for step in self.graph.steps[:end]:
+                value = values[step.reads[0]]
+                if isinstance(step, Layer):
+                    prefix = f"layer/{step.name}"
+                    weight, bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
+                    values.append(plain_product(step, value, weight, bias))
+                else:
+                    assert isinstance(step, Function)
+                    values.append(functions.apply(step.function, value, step.arguments, training=False))
         return values[-1]
 
-    def _layer(self, layer: Layer, x: Tensor, is_stacked: bool, head: str) -> Tensor:
-        if f"gate/{layer.name}/reduce.weight" in self.parameters:
-            x = gate(x, self.parameters, f"gate/{layer.name}")
+    def _layer(self, layer: Layer, value: _Value, head: str, skip_known: bool) -> _Value:
+        prefix = f"layer/{layer.name}"
+        if layer.source.group is None and value.own is None:
+            assert value.shared is not None
+            return self._first_layer(layer, value.shared, skip_known)
+        x = self._gated(layer, value)
         if layer.group is None:
-            return self._product(layer, x, self.parameters[f"{head}/weight"], self.parameters.get(f"{head}/bias"))
+            weight, bias = self.parameters[f"{head}/weight"], self.parameters.get(f"{head}/bias")
+            return _Value(own=own_product(layer, x, weight, bias))
+        rows, bias = self.parameters[f"{prefix}/rows"], self.parameters.get(f"{prefix}/bias")
+        if self.known is None:
+            return _Value(own=own_product(layer, x, rows, bias))
+        known, known_bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
+        columns = self.parameters.get(f"{prefix}/columns")
+        if _multiplies_whole(x):
+            whole, whole_bias = _whole(known, known_bias, columns, rows, bias)
+            return _Value(own=own_product(layer, x, whole, whole_bias))
+        seen = known.shape[1]
+        old = _split_lead(plain_product(layer, x[:, :, :seen].flatten(0, 1), known, known_bias), x)
+        if columns is not None and columns.shape[2]:
+            old = old + own_product(layer, x[:, :, seen:], columns, None)
+        if not rows.shape[1]:
+            return _Value(own=old)
+        return _Value(own=torch.cat([old, own_product(layer, x, rows, bias)], dim=2))
+
+    def _first_layer(self, layer: Layer, x: Tensor, skip_known: bool) -> _Value:
+        """A layer on raw input, the same for all children: known units are computed once, new ones all together."""
         prefix = f"layer/{layer.name}"
         rows, bias = self.parameters[f"{prefix}/rows"], self.parameters.get(f"{prefix}/bias")
-        columns = self.parameters.get(f"{prefix}/columns")
-        new = self._product(layer, x, rows, bias) if is_stacked else self._shared_product(layer, x, rows, bias)
+        own = shared_product(layer, x, rows, bias) if rows.shape[1] else None
         if self.known is None:
-            return new
-        weight, old_bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
-        seen = weight.shape[1]
-        if not is_stacked:
-            old = _apply(layer, x, weight, old_bias)
-            return torch.cat([old.expand(self.count, *old.shape), new], dim=2)
-        old = _split_lead(_apply(layer, x[:, :, :seen].flatten(0, 1), weight, old_bias), x)
-        if columns is not None and columns.shape[2]:
-            old = old + self._product(layer, x[:, :, seen:], columns, None)
-        return torch.cat([old, new], dim=2)
+            return _Value(own=own)
+        if skip_known:
+            return _Value(own=own, apart=True)
+        weight, known_bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
+        return _Value(plain_product(layer, x, weight, known_bias), own, apart=True)
 
-    def _product(self, layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Each child's own weight (K, out, in, *kernel) on its own x (K, n, in, *space)."""
-        if not layer.kernel:
-            if bias is None:
-                return torch.bmm(x, weight.mT)
-            return torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
-        if not weight.shape[1]:
-            return self._no_units(layer, x, weight)
-        grouped = x.transpose(0, 1).flatten(1, 2)  # (n, K·in, *space)
-        out = _apply(layer, grouped, weight.flatten(0, 1), None if bias is None else bias.flatten(), groups=self.count)
-        return _children_first(out, self.count)
+    def _gated(self, layer: Layer, value: _Value) -> Tensor:
+        """Return the layer's input (K, n, C, *space), gated where the task has attention."""
+        x = self._join(value)
+        if f"gate/{layer.name}/reduce.weight" in self.parameters:
+            return gate(x, self.parameters, f"gate/{layer.name}")
+        return x
 
-    def _shared_product(self, layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Every child's weight on one shared x (n, in, *space): a single product for all of them."""
-        if not weight.shape[1]:
-            return self._no_units(layer, x.expand(self.count, *x.shape), weight)
-        out = _apply(layer, x, weight.flatten(0, 1), None if bias is None else bias.flatten())
-        return _children_first(out, self.count)
+    def _join(self, value: _Value) -> Tensor:
+        """Return a value as (K, n, C, *space)."""
+        if value.shared is None:
+            assert value.own is not None
+            return value.own
+        shared = value.shared.expand(self.count, *value.shared.shape)
+        return shared if value.own is None else torch.cat([shared, value.own], dim=2)
 
-    def _no_units(self, layer: Layer, x: Tensor, weight: Tensor) -> Tensor:
-        """Return the output of zero units, (K, n, 0, *space); PyTorch has no convolution without filters."""
-        single = _apply(layer, x[0, :1, :1], weight.new_zeros(1, 1, *layer.kernel), None) if layer.kernel else x[0, :1]
-        return x.new_zeros(*x.shape[:2], 0, *single.shape[2:])
-
-    def _function(self, step: Function, x: Tensor, is_stacked: bool) -> Tensor:
-        if not is_stacked:
-            return functions.apply(step.function, x, step.arguments, training=self.training)
-        flat = functions.apply(step.function, x.flatten(0, 1), step.arguments, training=self.training)
-        out = _split_lead(flat, x)
-        if step.function in functions.MOVES_ZERO and step.group is not None:
-            mask = self.masks[f"mask/{step.group}"]
-            mask = mask.repeat_interleave(out.shape[2] // mask.shape[1], dim=1)
-            out = out * _per_channel(mask, out)
-        return out
+    def _function(self, step: Function, value: _Value) -> _Value:
+        shared, own = value.shared, value.own
+        if shared is not None:
+            shared = functions.apply(step.function, shared, step.arguments, training=self.training)
+        if own is not None:
+            flat = functions.apply(step.function, own.flatten(0, 1), step.arguments, training=self.training)
+            own = _split_lead(flat, own)
+            if step.function in functions.MOVES_ZERO and step.group is not None:
+                mask = self.masks[f"mask/{step.group}"]
+                mask = mask[:, self.before[step.group] :] if value.apart else mask
+                mask = mask.repeat_interleave(own.shape[2] // mask.shape[1], dim=1)
+                own = own * _per_channel(mask, own)
+        return _Value(shared, own, value.apart)
 
     def _norm(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise x (K, n, C, *space) with each child's own statistics, scale and shift, (K, C) each."""
@@ -218,6 +272,49 @@ class Children:
         return torch.cat([old, centred * (var + norm.eps).rsqrt()], dim=2)
 
 
+def _known_prefix(graph: Graph) -> tuple[int, int]:
+    """Return (first, last) value numbers of the first layer on raw input and the functions that follow it in a row."""
+    readers = [0] * (len(graph.steps) + 1)
+    for step in graph.steps:
+        for read in step.reads:
+            readers[read] += 1
+    for begin, step in enumerate(graph.steps, start=1):
+        if isinstance(step, Layer):
+            end = begin
+            for number, after in enumerate(graph.steps[begin:], start=begin + 1):
+                follows = isinstance(after, Function) and after.function != "dropout" and after.reads == (end,)
+                if not follows or readers[end] != 1:
+                    break
+                end = number
+            return (begin, end) if step.source.group is None else (0, 0)
+        if not isinstance(step, Function) or step.function == "dropout":
+            return 0, 0
+    return 0, 0
+
+
+def _multiplies_whole(x: Tensor) -> bool:
+    """Whether a layer multiplies known and new weights as one matrix.
+
+    On a GPU fewer kernels are worth more than the gradients of known weights that are computed and thrown away;
+    on a CPU it is the other way round.
+    """
+    return x.is_cuda
+
+
+def _whole(
+    known: Tensor, known_bias: Tensor | None, columns: Tensor | None, rows: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Put new pieces around the known block for every child: (K, out, in, *kernel), and the bias (K, out)."""
+    count = len(rows)
+    top = known.expand(count, *known.shape)
+    if columns is None:
+        columns = rows.new_zeros(count, known.shape[0], rows.shape[2] - known.shape[1], *known.shape[2:])
+    weight = torch.cat([torch.cat([top, columns], dim=2), rows], dim=1)
+    if known_bias is None or bias is None:
+        return weight, None
+    return weight, torch.cat([known_bias.expand(count, -1), bias], dim=1)
+
+
 def _masked_groups(graph: Graph) -> list[int]:
     """Return the groups in which padding must be told from units: group norms count them, some functions move zero."""
     groups = [norm.source.group for norm in graph.norms if norm.kind == "group"]
@@ -225,14 +322,6 @@ def _masked_groups(graph: Graph) -> list[int]:
         step.group for step in graph.steps if isinstance(step, Function) and step.function in functions.MOVES_ZERO
     ]
     return sorted({group for group in groups if group is not None})
-
-
-def _apply(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
-    """The plain product of a layer: x (n, in, *space), weight (out, in, *kernel)."""
-    if not layer.kernel:
-        return F.linear(x, weight, bias)
-    convolve = CONVOLUTIONS[len(layer.kernel)]
-    return convolve(x, weight, bias, layer.stride, layer.padding, layer.dilation, groups)
 
 
 def _per_channel(values: Tensor, x: Tensor) -> Tensor:
@@ -257,8 +346,3 @@ def _corner(index: int, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
 def _split_lead(flat: Tensor, like: Tensor) -> Tensor:
     """Turn (K·n, …) back into (K, n, …), K and n as in ``like``."""
     return flat.reshape(*like.shape[:2], *flat.shape[1:])
-
-
-def _children_first(out: Tensor, count: int) -> Tensor:
-    """Turn (n, K·units, *space) into (K, n, units, *space)."""
-    return out.reshape(len(out), count, out.shape[1] // count, *out.shape[2:]).transpose(0, 1)

@@ -182,6 +182,8 @@ def _may_be_torn(tail: bytes, *, first: bool) -> bool:
     """Say whether a damaged last line can be one unfinished append, so that cutting it loses no record."""
     if _HEADER.search(tail, 1):
         return False  # two lines run together by a damaged newline: the first of them was finished
+    if tail.endswith(_ENDING) and b"\0" not in tail:
+        return False  # an unfinished append lacks its end, or the zeros of unwritten blocks stand in it
     # A file whose only line does not even begin like ours is somebody else's, and is left alone.
     return not first or _OPENING.startswith(tail[: len(_OPENING)])
 

@@ -54,6 +54,7 @@ class TaskRecord:
     stored      all parameters stored after the task
     samples     training samples shown, over all networks trained for it
     seconds     wall-clock time of learning it
+    training_seconds  the part of it spent training; the rest is search, scoring and set-up
     """
 
     index: int
@@ -67,6 +68,7 @@ class TaskRecord:
     difficulty: float
     samples: int
     seconds: float
+    training_seconds: float
 
 
 def task_record_from(data: Mapping[str, Any]) -> TaskRecord:

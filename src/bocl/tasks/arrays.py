@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bocl.checks import counted, whole
 from bocl.errors import DataError
 from bocl.seeding import seed_for
 from bocl.tasks.images import channel_statistics, fingerprint_of
@@ -68,10 +70,16 @@ def from_arrays(
     """
     _check_fraction("validation", validation)
     _check_fraction("test_fraction", test_fraction)
+    _check_list("tasks", tasks, "a list with one pair (X, y) per task")
     if len(tasks) == 0:
         raise DataError("tasks is empty; give a list with one pair (X, y) per task")
-    _check_length("names", names, len(tasks))
-    _check_length("test", test, len(tasks))
+    if names is not None:
+        _check_list("names", names, "a list with one name per task")
+        _check_length("names", names, len(tasks))
+    if test is not None:
+        _check_list("test", test, "a list with one pair (X, y) per task")
+        _check_length("test", test, len(tasks))
+    seed = whole(least=0)("seed", seed)
 
     first: Samples | None = None
     made: list[Task] = []
@@ -90,7 +98,7 @@ def from_arrays(
             check_fit(held_out, samples, classes, f"test[{index}]")
         train, chosen_by = _cut(samples, validation, seed_for(seed, "validation", index), leave=1)
         mean, std = _scale(train.inputs)
-        name = names[index] if names is not None else f"task {index + 1}"
+        name = str(names[index]) if names is not None else f"task {index + 1}"
         made.append(make_task(name, index, train, chosen_by, mean, std))
         sealed.append(make_split(held_out, mean, std))
     return ArrayStream(tuple(made), tuple(sealed))
@@ -118,14 +126,22 @@ def _pair(pair: Any, where: str) -> tuple[Any, Any]:
     return pair[0], pair[1]
 
 
-def _check_fraction(name: str, value: float) -> None:
-    if not 0 < value < 1:
+def _check_list(name: str, values: object, wanted: str) -> None:
+    if not isinstance(values, list | tuple):
+        raise DataError(f"{name} is {type(values).__name__}, not a list; give {wanted}")
+
+
+def _check_fraction(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise DataError(f"{name} is {value!r}; give a fraction between 0 and 1, such as 0.1")
 
 
-def _check_length(name: str, values: Sequence[Any] | None, tasks: int) -> None:
-    if values is not None and len(values) != tasks:
-        raise DataError(f"{name} has {len(values)} entries for {tasks} tasks; give one for each task")
+def _check_length(name: str, values: Sequence[Any], tasks: int) -> None:
+    if len(values) != tasks:
+        raise DataError(
+            f"{name} has {counted(len(values), 'entry', 'entries')} for {counted(tasks, 'task')}; "
+            "give one for each task"
+        )
 
 
 def _check_like_first(samples: Samples, first: Samples, where: str) -> None:

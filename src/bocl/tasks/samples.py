@@ -13,6 +13,14 @@ from torch import Tensor
 from bocl.errors import DataError
 from bocl.tasks.task import Split, Task
 
+# What numpy can hold, and bfloat16, which is turned into float32.
+_TENSOR_TYPES = {
+    torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+    torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    torch.complex64, torch.complex128,
+}  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
@@ -104,10 +112,38 @@ def check_fit(samples: Samples, train: Samples, classes: int, where: str) -> Non
         )
 
 
+def as_array(values: Any, where: str) -> NDArray[Any]:
+    """Turn what a user gave into an array, of whatever type; ``where`` names it in messages: ``tasks[2]: samples``."""
+    if isinstance(values, Tensor):
+        check_tensor(values, where)
+        values = values.detach().cpu()
+        # numpy has no bfloat16
+        return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())
+    if isinstance(values, np.ma.MaskedArray):
+        raise DataError(f"{where} are a masked array; fill in what is masked first, for instance with X.filled(0)")
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{where} are not an array ({reason}); give rows of equal length") from error
+
+
+def check_tensor(tensor: Tensor, where: str) -> None:
+    """Refuse tensors without plain values: sparse ones, those on the meta device, those of exotic types."""
+    if tensor.layout != torch.strided or tensor.is_nested:
+        raise DataError(f"{where} are a sparse or nested tensor ({tensor.layout}); give X.to_dense()")
+    if tensor.device.type == "meta":
+        raise DataError(f"{where} are a tensor on the meta device, which holds no values; give one on the cpu")
+    if tensor.dtype not in _TENSOR_TYPES:
+        raise DataError(f"{where} are a tensor of type {tensor.dtype}; convert it with X.float()")
+
+
 def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
-    array = _as_numpy(inputs, f"{where}: samples")
+    array = as_array(inputs, f"{where}: samples")
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{where}: samples of type {array.dtype} are not numbers; convert them to float32 or uint8")
     if array.ndim not in (2, 4):
-        hint = "; add the channel axis with X[:, None]" if array.ndim == 3 else ""
+        hint = "; n images of height x width without channels become such with X[:, None]" if array.ndim == 3 else ""
         raise DataError(
             f"{where}: samples of shape {array.shape} have {array.ndim} dimensions; give vectors (n, d) or "
             f"images (n, channels, height, width){hint}"
@@ -116,8 +152,6 @@ def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
         raise DataError(f"{where}: no samples (shape {array.shape}); leave the task out or give it samples")
     if array.dtype == np.uint8:
         return array
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"{where}: samples of type {array.dtype} are not numbers; convert them to float32 or uint8")
     with np.errstate(over="ignore"):  # what overflows becomes inf, which the next check names
         floats = array.astype(np.float32)
     finite = np.isfinite(floats)
@@ -133,7 +167,7 @@ def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
 
 
 def _checked_labels(labels: Any, where: str) -> NDArray[np.int64]:
-    array = _as_numpy(labels, f"{where}: labels")
+    array = as_array(labels, f"{where}: labels")
     if array.ndim != 1:
         raise DataError(f"{where}: labels of shape {array.shape}; give one integer per sample, shape (n,)")
     if array.size == 0:
@@ -149,18 +183,6 @@ def _checked_labels(labels: Any, where: str) -> NDArray[np.int64]:
     if largest >= 2**31:
         raise DataError(f"{where}: label {largest} is too large for a class; number the classes 0, 1, 2 …")
     return array.astype(np.int64)
-
-
-def _as_numpy(values: Any, where: str) -> NDArray[Any]:
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        if values.dtype == torch.bfloat16:  # numpy has no such type
-            values = values.float()
-        return np.asarray(values.numpy())
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise DataError(f"{where} are not an array ({error}); give rows of equal length") from error
 
 
 def _owned(array: NDArray[Any]) -> Tensor:

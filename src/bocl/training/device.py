@@ -7,21 +7,27 @@ from contextlib import contextmanager
 
 import torch
 
+from bocl.checks import counted
 from bocl.errors import DeviceError
 
 
-def resolve_device(name: str = "auto") -> torch.device:
+def resolve_device(name: str | torch.device = "auto") -> torch.device:
     """Return the device for `auto`, `cpu`, `cuda` or `cuda:N`; `auto` takes a GPU when there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+    if not isinstance(name, str | torch.device):
+        raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N")
+    kind, colon, number = str(name).partition(":")
+    right = number.isascii() and number.isdecimal() if colon else True
+    if kind not in ("cpu", "cuda") or not right or (kind == "cpu" and int(number or 0) > 0):
         raise DeviceError(f"unknown device '{name}'; use auto, cpu, cuda or cuda:N")
-    if kind == "cuda":
-        present = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if int(number or 0) >= present:
-            raise DeviceError(f"device '{name}' was asked for, but PyTorch sees {present} GPUs; use --device cpu")
-    return torch.device(name)
+    if kind == "cpu":
+        return torch.device("cpu")
+    present = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(number or 0) >= present:
+        seen = counted(present, "GPU")
+        raise DeviceError(f"device '{name}' was asked for, but PyTorch sees {seen}; use --device cpu")
+    return torch.device(str(name))
 
 
 @contextmanager

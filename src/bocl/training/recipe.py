@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from bocl.errors import ConfigError
+from bocl.checks import number, settle, whole, word
 
 Optimiser = Literal["adam", "sgd"]
 Schedule = Literal["constant", "cosine"]
@@ -35,21 +35,16 @@ class Recipe:
     precision: Precision = "tf32"
 
     def __post_init__(self) -> None:
-        checks = {
-            "optimiser": (self.optimiser in get_args(Optimiser), " or ".join(get_args(Optimiser))),
-            "schedule": (self.schedule in get_args(Schedule), " or ".join(get_args(Schedule))),
-            "precision": (self.precision in get_args(Precision), " or ".join(get_args(Precision))),
-            "learning_rate": (self.learning_rate > 0, "above 0"),
-            "momentum": (0 <= self.momentum < 1, "in [0, 1)"),
-            "weight_decay": (self.weight_decay >= 0, "0 or more"),
-            "batch_size": (self.batch_size >= 1, "at least 1"),
-            "epochs": (self.epochs >= 1, "at least 1"),
-            "patience": (self.patience >= 0, "0 (off) or more"),
-        }
-        problems = [
-            f"recipe.{name} is {getattr(self, name)}; it must be {wanted}"
-            for name, (right, wanted) in checks.items()
-            if not right
-        ]
-        if problems:
-            raise ConfigError("; ".join(problems))
+        settle(
+            self,
+            "recipe",
+            optimiser=word(*get_args(Optimiser)),
+            learning_rate=number(above=0, most=1e30),
+            momentum=number(least=0, below=1),
+            weight_decay=number(least=0),
+            batch_size=whole(least=1),
+            epochs=whole(least=1),
+            schedule=word(*get_args(Schedule)),
+            patience=whole(least=0),
+            precision=word(*get_args(Precision)),
+        )

@@ -23,6 +23,8 @@ log = logging.getLogger("bocl")
 
 Penalty = Callable[[Mapping[str, Tensor]], Tensor]
 WARM_UP_STEPS = 3
+MOST_PRECOMPUTED = 4 << 30  # bytes
+PRECOMPUTE_BATCH = 5000
 
 
 class EagerStep:
@@ -33,22 +35,30 @@ class EagerStep:
         network: Trainable,
         recipe: Recipe,
         *,
+        one_task: bool = True,
         penalty: Penalty | None = None,
         adjust_gradients: Callable[[Mapping[str, Tensor]], None] | None = None,
         after_step: Callable[[Mapping[str, Tensor], float], None] | None = None,
     ) -> None:
         self.network = network
-        self.optimiser = make_optimiser(network, recipe)
+        self.optimiser = make_optimiser(network, recipe, fused=one_task)
         self.precision = recipe.precision
         self.penalty, self.adjust_gradients, self.after_step = penalty, adjust_gradients, after_step
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
+        self._parts: dict[int, Tensor | None] = {}  # of each task, made when it is first met
+
+    def _known(self, task: DeviceTask) -> Tensor | None:
+        if task.index not in self._parts:
+            self._parts[task.index] = precomputed(self.network, task)
+        return self._parts[task.index]
 
     def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         """Take one step on the samples ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        losses = batch_losses(self.network, task, batch, self.precision)
+        known = self._known(task)
+        losses = batch_losses(self.network, task, batch, self.precision, known)
         self.total += losses.detach()
         if self.penalty is not None:
             losses = losses + self.penalty(self.network.parameters)
@@ -77,9 +87,10 @@ class GraphedStep:
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         before = {name: tensor.detach().clone() for name, tensor in network.state.items()}
+        known = precomputed(network, task)
 
         def step() -> None:
-            losses = batch_losses(network, task, self.batch, recipe.precision)
+            losses = batch_losses(network, task, self.batch, recipe.precision, known)
             self.total.add_(losses.detach())
             losses.sum().backward()
             self.optimiser.step()
@@ -154,7 +165,7 @@ def make_step(
             except RuntimeError as error:
                 reason = f"the capture failed: {str(error).splitlines()[0]}"
         log.info("training without a CUDA graph: %s", reason)
-    return EagerStep(network, recipe, **hooks)
+    return EagerStep(network, recipe, one_task=len(tasks) == 1, **hooks)
 
 
 def _why_not(tasks: list[DeviceTask], hooks: Mapping[str, Any]) -> str:
@@ -164,13 +175,26 @@ def _why_not(tasks: list[DeviceTask], hooks: Mapping[str, Any]) -> str:
     return f"{', '.join(used)} may do anything" if used else ""
 
 
-def batch_losses(network: Trainable, task: DeviceTask, batch: Tensor, precision: str) -> Tensor:
+def precomputed(network: Trainable, task: DeviceTask) -> Tensor | None:
+    """Return what stays the same in every step for all training samples, where keeping it is worth its memory."""
+    inputs = task.train.inputs
+    first = network.precompute(inputs[:1])
+    if first is None or first.numel() * len(inputs) * first.element_size() > MOST_PRECOMPUTED:
+        return None
+    parts = [network.precompute(chunk) for chunk in inputs.split(PRECOMPUTE_BATCH)]
+    return torch.cat([part for part in parts if part is not None])
+
+
+def batch_losses(
+    network: Trainable, task: DeviceTask, batch: Tensor, precision: str, known: Tensor | None = None
+) -> Tensor:
     """Return every network's mean cross-entropy on a batch of shared samples, (K,)."""
     autocast: AbstractContextManager[Any] = nullcontext()
     if precision == "bf16":
         autocast = torch.autocast(task.device.type, dtype=torch.bfloat16)
     with autocast:
-        logits = network(task.train.inputs.index_select(0, batch), task.index)
+        part = None if known is None else known.index_select(0, batch)
+        logits = network(task.train.inputs.index_select(0, batch), task.index, part)
     count, samples, classes = logits.shape
     labels = task.train.labels.index_select(0, batch)
     each = F.cross_entropy(
@@ -181,13 +205,16 @@ def batch_losses(network: Trainable, task: DeviceTask, batch: Tensor, precision:
     return each.view(count, samples).mean(1)
 
 
-def make_optimiser(network: Trainable, recipe: Recipe, rate: Tensor | None = None) -> torch.optim.Optimizer:
-    """Return the recipe's optimiser over all networks: one fused kernel for all of their tensors.
+def make_optimiser(
+    network: Trainable, recipe: Recipe, *, fused: bool = True, rate: Tensor | None = None
+) -> torch.optim.Optimizer:
+    """Return the recipe's optimiser over all networks.
 
-    With the learning rate as a tensor it can be captured and the rate still change.
+    fused  one kernel for all tensors; they must all get their first gradient in the same step
+    rate   the learning rate as a tensor, so that a captured step can still change it
     """
     parameters = [parameter for parameter in network.parameters.values() if parameter.numel()]
-    options: dict[str, Any] = {"weight_decay": recipe.weight_decay, "fused": True}
+    options: dict[str, Any] = {"weight_decay": recipe.weight_decay, "fused": fused or None}
     first: Any = recipe.learning_rate if rate is None else rate
     if recipe.optimiser == "sgd":
         return torch.optim.SGD(parameters, first, momentum=recipe.momentum, **options)

@@ -33,6 +33,10 @@ class Trainable(Protocol):
         """Networks of one signature compute alike: copying one's state into the other makes them the same."""
         ...
 
-    def __call__(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (K, n, classes) for shared inputs (n, *shape)."""
+    def __call__(self, x: Tensor, task: int, known: Tensor | None = None) -> Tensor:
+        """Return logits (K, n, classes) for shared inputs (n, *shape); ``known`` is of ``precompute``."""
+        ...
+
+    def precompute(self, inputs: Tensor) -> Tensor | None:
+        """Compute for all samples what stays the same in every step: (n, …), or None."""
         ...

@@ -7,8 +7,9 @@ optimiser takes for each network the step it would take alone.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -25,19 +26,30 @@ from bocl.training.trainable import Trainable
 
 
 @dataclass(frozen=True)
+class Effort:
+    """What training took: samples shown, and seconds; of networks trained together, each one's share."""
+
+    samples: int = 0
+    seconds: float = field(default=0.0, compare=False, repr=False)
+
+    def __add__(self, other: Effort) -> Effort:
+        return Effort(self.samples + other.samples, self.seconds + other.seconds)
+
+
+@dataclass(frozen=True)
 class Fit:
     """How one network's training ended.
 
     accuracy  on the validation samples (the mean over tasks, when there are several); NaN if the loss was not finite
     loss      mean training loss of the last epoch
     epochs    passes that were made
-    samples   training samples that were shown
+    effort    what it took
     """
 
     accuracy: float
     loss: float
     epochs: int
-    samples: int
+    effort: Effort
 
 
 def train(
@@ -64,6 +76,7 @@ def train(
 
     The order of samples depends on the seed alone, so networks trained apart with one seed see the same batches.
     """
+    began = time.perf_counter()
     device, tasks = tasks[0].device, list(tasks)
     hooks = {"penalty": penalty, "adjust_gradients": adjust_gradients, "after_step": after_step}
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
@@ -104,7 +117,8 @@ def train(
         if trained is not network:
             _copy_state(trained.state, network.state)
     network.training = False
-    return [Fit(float(score), float(own), epoch, samples) for score, own in zip(scores, loss.tolist(), strict=True)]
+    effort = Effort(samples, (time.perf_counter() - began) / network.count)
+    return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
 
 
 def _copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:

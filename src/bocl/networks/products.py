@@ -1,0 +1,142 @@
+"""The product of a layer for K children at once, in the form that is fastest for its shape and device.
+
+    weight (K, out, in, *kernel), bias (K, out), x (K, n, in, *space) or, shared by all children, (n, in, *space)
+
+Linear layers are one batched product. A convolution of several children is a grouped one; cuDNN runs that group
+by group, so on a GPU the windows are laid out (im2col) and multiplied as a batch instead. The measurements
+behind the choice are in benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bocl.networks.compact import CONVOLUTIONS
+from bocl.networks.graph import Layer
+
+
+def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
+    """One ordinary product: x (n, in, *space), weight (out, in, *kernel)."""
+    if not layer.kernel:
+        return F.linear(x, weight, bias)
+    convolve = CONVOLUTIONS[len(layer.kernel)]
+    return convolve(x, weight, bias, layer.stride, layer.padding, layer.dilation, groups)
+
+
+def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Each child's weight on its own x: (K, n, out, *space)."""
+    count, samples = x.shape[:2]
+    if not layer.kernel:
+        if bias is None:
+            return torch.bmm(x, weight.mT)
+        return torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
+    if count == 1:
+        out = plain_product(layer, x[0], weight[0], None if bias is None else bias[0])
+        return out.unsqueeze(0)
+    if _lays_out_windows(layer, x):
+        flat: Tensor = _WindowedProduct.apply(x.flatten(0, 1), weight, bias, layer)  # type: ignore[no-untyped-call]
+        return flat.reshape(count, samples, *flat.shape[1:])
+    grouped = x.transpose(0, 1).flatten(1, 2)  # (n, K·in, *space)
+    flat_bias = None if bias is None else bias.flatten()
+    out = plain_product(layer, grouped, weight.flatten(0, 1), flat_bias, groups=count)
+    return children_first(out, count)
+
+
+def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Every child's weight on one shared x: a single product for all of them, (K, n, out, *space)."""
+    count = weight.shape[0]
+    flat_weight, flat_bias = weight.flatten(0, 1), None if bias is None else bias.flatten()
+    if _lays_out_windows(layer, x):
+        lead_bias = None if flat_bias is None else flat_bias.unsqueeze(0)
+        out: Tensor = _WindowedProduct.apply(x, flat_weight.unsqueeze(0), lead_bias, layer)  # type: ignore[no-untyped-call]
+    else:
+        out = plain_product(layer, x, flat_weight, flat_bias)
+    return children_first(out, count)
+
+
+def children_first(out: Tensor, count: int) -> Tensor:
+    """Turn (n, K·units, *space) into (K, n, units, *space)."""
+    return out.reshape(len(out), count, out.shape[1] // count, *out.shape[2:]).transpose(0, 1)
+
+
+def _lays_out_windows(layer: Layer, x: Tensor) -> bool:
+    return x.is_cuda and len(layer.kernel) == 2 and layer.dilation == (1, 1) and not isinstance(layer.padding, str)
+
+
+class _WindowedProduct(torch.autograd.Function):
+    """A 2-d convolution of G weights, each on its own share of the samples, by laying out the windows.
+
+        x (G·n, in, H, W), weight (G, out, in, kh, kw), bias (G, out) → (G·n, out, H', W')
+
+    Forward: windows (G·n, in·kh·kw, H'·W') times the weight. Backward: two batched products and one fold.
+    """
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
+        groups, out = weight.shape[:2]
+        windows, shape = _windows(x, layer)
+        per_group = len(x) // groups
+        flat = weight.reshape(groups, 1, out, -1)
+        spread = flat.expand(groups, per_group, *flat.shape[2:]).reshape(len(x), out, -1)
+        if bias is None:
+            result = torch.bmm(spread, windows)
+        else:
+            each = bias.unsqueeze(1).expand(groups, per_group, out).reshape(len(x), out, 1)
+            result = torch.baddbmm(each.to(x.dtype), spread, windows)
+        result = result.view(len(x), out, *shape)
+        ctx.save_for_backward(windows, spread)
+        ctx.layer, ctx.groups, ctx.input_shape, ctx.weight_shape = layer, groups, x.shape, weight.shape
+        return result
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None, None]:
+        windows, spread = ctx.saved_tensors
+        gradient = gradients[0].flatten(2).contiguous()  # (G·n, out, H'·W')
+        samples = len(gradient)
+        for_weight = torch.bmm(gradient, windows.mT).view(ctx.groups, samples // ctx.groups, -1).sum(1)
+        for_bias = None
+        if ctx.needs_input_grad[2]:
+            for_bias = gradient.view(ctx.groups, -1, *gradient.shape[1:]).sum((1, 3))
+        for_x = None
+        if ctx.needs_input_grad[0]:
+            for_x = _fold(torch.bmm(spread.mT, gradient), ctx.input_shape, gradients[0].shape[2:], ctx.layer)
+        return for_x, for_weight.view(ctx.weight_shape), for_bias, None
+
+
+def _windows(x: Tensor, layer: Layer) -> tuple[Tensor, tuple[int, int]]:
+    """Return the windows of x as (n, in·kh·kw, H'·W'), and (H', W')."""
+    height, width = _padding(layer)
+    if height or width:
+        x = F.pad(x, (width, width, height, height))
+    views = x.unfold(2, layer.kernel[0], layer.stride[0]).unfold(3, layer.kernel[1], layer.stride[1])
+    shape = views.shape[2], views.shape[3]  # (n, in, H', W', kh, kw)
+    return views.permute(0, 1, 4, 5, 2, 3).reshape(len(x), -1, shape[0] * shape[1]), shape
+
+
+def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: Layer) -> Tensor:
+    """Add windows (n, in·kh·kw, H'·W') up where they came from, into ``shape`` (n, in, H, W): the adjoint of _windows.
+
+    First along the width, then along the height: kw + kh additions of whole planes instead of kh·kw.
+    """
+    samples, channels, height, width = shape
+    (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w) = layer.kernel, layer.stride, _padding(layer)
+    high, wide = out
+    parts = windows.view(samples, channels, kernel_h, kernel_w, high, wide)
+    rows = windows.new_zeros(samples, channels, kernel_h, high, width + 2 * pad_w)
+    for column in range(kernel_w):
+        rows[..., column : column + stride_w * (wide - 1) + 1 : stride_w] += parts[:, :, :, column]
+    folded = windows.new_zeros(samples, channels, height + 2 * pad_h, width + 2 * pad_w)
+    for row in range(kernel_h):
+        folded[:, :, row : row + stride_h * (high - 1) + 1 : stride_h] += rows[:, :, row]
+    return folded[:, :, pad_h : pad_h + height, pad_w : pad_w + width]
+
+
+def _padding(layer: Layer) -> tuple[int, int]:
+    height, width = (int(size) for size in layer.padding)  # a word such as "same" is not laid out
+    return height, width

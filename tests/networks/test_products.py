@@ -1,0 +1,62 @@
+"""The forms a product can take give the same product."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bocl.networks import products
+from bocl.networks.graph import Layer, Source
+
+CONVOLUTIONS = [
+    # kernel, stride, padding, height, width
+    ((3, 3), (1, 1), (0, 0), 7, 8),
+    ((5, 3), (1, 1), (0, 1), 8, 6),
+    ((3, 3), (2, 2), (1, 1), 8, 8),
+    ((2, 2), (3, 2), (0, 0), 9, 7),
+    ((1, 1), (2, 2), (0, 0), 6, 6),
+]
+
+
+def layer_of(kernel, stride, padding):
+    return Layer(
+        "conv", (0,), Source(0, 4), 0, bias=True, kernel=kernel, stride=stride, padding=padding, dilation=(1, 1)
+    )
+
+
+def random(*shape, seed=0):
+    tensor = torch.randn(*shape, generator=torch.Generator().manual_seed(seed + len(shape)), dtype=torch.float64)
+    return tensor.requires_grad_()
+
+
+def gradients(out, *inputs):
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(9), dtype=out.dtype)
+    return torch.autograd.grad((out * weights).sum(), inputs)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding", "height", "width"), CONVOLUTIONS)
+@pytest.mark.parametrize("count", [1, 3])
+def test_windows_laid_out_are_a_convolution(monkeypatch, kernel, stride, padding, height, width, count):
+    layer = layer_of(kernel, stride, padding)
+    x, weight, bias = random(count, 5, 4, height, width), random(count, 6, 4, *kernel), random(count, 6)
+    grouped = products.own_product(layer, x, weight, bias)
+    monkeypatch.setattr(products, "_lays_out_windows", lambda _layer, _x: True)
+    laid_out = products.own_product(layer, x, weight, bias)
+    torch.testing.assert_close(laid_out, grouped, rtol=1e-12, atol=1e-12)
+    for one, other in zip(gradients(laid_out, x, weight, bias), gradients(grouped, x, weight, bias), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("laid_out", [False, True])
+@pytest.mark.parametrize(("kernel", "stride", "padding", "height", "width"), CONVOLUTIONS)
+def test_a_shared_input_is_the_same_input_for_every_child(
+    monkeypatch, kernel, stride, padding, height, width, laid_out
+):
+    layer = layer_of(kernel, stride, padding)
+    x, weight, bias = random(5, 4, height, width), random(3, 6, 4, *kernel), random(3, 6)
+    separate = products.own_product(layer, x.expand(3, *x.shape), weight, bias)
+    monkeypatch.setattr(products, "_lays_out_windows", lambda _layer, _x: laid_out)
+    shared = products.shared_product(layer, x, weight, bias)
+    torch.testing.assert_close(shared, separate, rtol=1e-12, atol=1e-12)
+    for one, other in zip(gradients(shared, x, weight, bias), gradients(separate, x, weight, bias), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
