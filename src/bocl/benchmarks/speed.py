@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from bocl.methods.rounds import padding
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
 from bocl.networks.expandable import ExpandableNetwork
@@ -153,7 +154,7 @@ def _wait(device: torch.device) -> None:
 
 
 def _ours(case: Case, network: ExpandableNetwork, task: DeviceTask, count: int, cache: StepCache) -> None:
-    children = network.grow([case.widths] * count, 10, seeds=range(count), pad_to=case.bounds)
+    children = network.grow([case.widths] * count, 10, seeds=range(count), pad_to=padding([case.widths], case.bounds))
     train(children, [task], case.recipe, seed=0, cache=cache)
 
 

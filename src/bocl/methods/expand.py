@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bocl.errors import InputError
 from bocl.methods.checks import as_widths, asked_widths, check_searcher, check_trained
 from bocl.methods.reward import RewardSettings, make_penalty
-from bocl.methods.rounds import TrainedChild, train_round
+from bocl.methods.rounds import TrainedChild, padding, train_round
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, count, count_by_group
@@ -67,7 +67,7 @@ def expand(
     trials: list[Trial] = []
     cache = StepCache()
 
-    def train_children(widths: Sequence[Widths], pad_to: Widths = bounds) -> list[Trial]:
+    def train_children(widths: Sequence[Widths]) -> list[Trial]:
         seeds = [seed_for(seed, "child", task.index, len(trials) + offset) for offset in range(len(widths))]
         children = train_round(
             network,
@@ -77,7 +77,7 @@ def expand(
             recipe=recipe,
             seeds=seeds,
             order_seed=seed_for(seed, "order", task.index),
-            pad_to=pad_to,
+            pad_to=padding(widths, bounds),
             listen=listen,
             cache=cache,
         )
@@ -89,7 +89,7 @@ def expand(
     listen(RoundStarted("difficulty", (network.graph.widths,)))
     base = train_base(network, task, classes=classes, recipe=recipe, seed=seed, listen=listen)
     listen(RoundStarted("difficulty", (zero,)))
-    known = train_children([zero], pad_to=zero)
+    known = train_children([zero])
     difficulty = base.fit.accuracy - known[0].accuracy
     check_trained(difficulty, name)  # NaN where either of the two trainings diverged
     problem = replace(

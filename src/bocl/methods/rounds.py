@@ -23,6 +23,17 @@ class TrainedChild:
     fit: Fit
 
 
+def padding(widths: Sequence[Widths], bounds: Widths) -> Widths:
+    """Return what a round is padded to: the next power of two above its widest child, at most the bounds.
+
+    Buckets keep the number of shapes small, so that a captured step serves many rounds, and a round of small
+    children does not pay for the whole box.
+    """
+    widest = [max(group) for group in zip(*widths, strict=True)]
+    buckets = [1 << (most - 1).bit_length() if most else 0 for most in widest]
+    return tuple(map(min, bounds, buckets))
+
+
 def train_round(
     network: ExpandableNetwork,
     task: DeviceTask,

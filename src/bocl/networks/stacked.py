@@ -183,13 +183,7 @@ class Children:
         if _multiplies_whole(x):
             whole, whole_bias = _whole(known, known_bias, columns, rows, bias)
             return _Value(own=own_product(layer, x, whole, whole_bias))
-        seen = known.shape[1]
-        old = _split_lead(plain_product(layer, x[:, :, :seen].flatten(0, 1), known, known_bias), x)
-        if columns is not None and columns.shape[2]:
-            old = old + own_product(layer, x[:, :, seen:], columns, None)
-        if not rows.shape[1]:
-            return _Value(own=old)
-        return _Value(own=torch.cat([old, own_product(layer, x, rows, bias)], dim=2))
+        return _Value(own=_by_pieces(layer, x, (known, known_bias), columns, (rows, bias)))
 
     def _first_layer(self, layer: Layer, x: Tensor, skip_known: bool) -> _Value:
         """A layer on raw input, the same for all children: known units are computed once, new ones all together."""
@@ -293,12 +287,12 @@ def _known_prefix(graph: Graph) -> tuple[int, int]:
 
 
 def _multiplies_whole(x: Tensor) -> bool:
-    """Whether a layer multiplies known and new weights as one matrix.
+    """Whether a layer multiplies known and new weights as one.
 
-    On a GPU fewer kernels are worth more than the gradients of known weights that are computed and thrown away;
-    on a CPU it is the other way round.
+    Fewer products are worth more than the gradients of known weights that are computed and thrown away, but for
+    linear layers on a CPU: there the known block is most of the work.
     """
-    return x.is_cuda
+    return x.is_cuda or x.dim() > 3
 
 
 def _whole(
@@ -313,6 +307,29 @@ def _whole(
     if known_bias is None or bias is None:
         return weight, None
     return weight, torch.cat([known_bias.expand(count, -1), bias], dim=1)
+
+
+def _by_pieces(
+    layer: Layer,
+    x: Tensor,
+    known: tuple[Tensor, Tensor | None],
+    columns: Tensor | None,
+    own: tuple[Tensor, Tensor | None],
+) -> Tensor:
+    """A linear layer piece by piece, without gradients for its known weights: x (K, n, in) → (K, n, out)."""
+    (weight, known_bias), (rows, bias) = known, own
+    parts = [weight.shape[1], x.shape[2] - weight.shape[1]]
+    from_old, from_new = torch.split(x, parts, dim=2)
+    old = _split_lead(plain_product(layer, from_old.flatten(0, 1), weight, known_bias), x)
+    if columns is not None and columns.shape[2]:
+        old = torch.baddbmm(old, from_new, columns.mT)
+    if not rows.shape[1]:
+        return old
+    rows_old, rows_new = torch.split(rows, parts, dim=2)
+    new = own_product(layer, from_old, rows_old, bias)
+    if parts[1]:
+        new = torch.baddbmm(new, from_new, rows_new.mT)
+    return torch.cat([old, new], dim=2)
 
 
 def _masked_groups(graph: Graph) -> list[int]:

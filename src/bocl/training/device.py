@@ -31,10 +31,10 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
 
 
 @contextmanager
-def sensible_threads(multiplications: int) -> Iterator[None]:
+def sensible_threads(operations: int) -> Iterator[None]:
     """Use one CPU thread for steps too small to be worth sharing out: waking the others costs more than it saves."""
     before = torch.get_num_threads()
-    if multiplications < _WORTH_SHARING:
+    if operations < _WORTH_SHARING:
         torch.set_num_threads(1)
     try:
         yield
@@ -42,4 +42,4 @@ def sensible_threads(multiplications: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-_WORTH_SHARING = 1_000_000  # multiplications per step
+_WORTH_SHARING = 10_000_000  # floating-point operations of a forward pass

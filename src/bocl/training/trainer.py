@@ -14,6 +14,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
@@ -84,9 +85,8 @@ def train(
     steps = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks) * recipe.epochs
     taken = samples = epoch = 0
     loss = torch.full((network.count,), math.nan, dtype=tasks[0].train.inputs.dtype)
-    weights = sum(tensor.numel() for tensor in network.parameters.values())
     with (
-        sensible_threads(weights * recipe.batch_size),
+        sensible_threads(_operations(network, tasks[0]) * recipe.batch_size),
         matrix_precision(recipe.precision),
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
     ):
@@ -119,6 +119,17 @@ def train(
     network.training = False
     effort = Effort(samples, (time.perf_counter() - began) / network.count)
     return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
+
+
+def _operations(network: Trainable, task: DeviceTask) -> int:
+    """Count the floating-point operations of a forward pass of one sample."""
+    if task.device.type != "cpu":
+        return 0
+    training, network.training = network.training, False
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network(task.train.inputs[:1], task.index)
+    network.training = training
+    return int(counter.get_total_flops())
 
 
 def _copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:

@@ -1,0 +1,83 @@
+"""The benchmarks measure what they say; how fast is never asserted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from bocl.benchmarks import growth, speed
+from bocl.networks.stacked import Children
+
+CPU = torch.device("cpu")
+FIELDS = {
+    *("network", "mode", "children", "seconds_per_child_epoch", "samples_per_second", "peak_memory_mb"),
+    "speedup_over_plain",
+}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Make every case small enough for a test."""
+    original = speed.cases
+    monkeypatch.setattr(
+        speed,
+        "cases",
+        lambda device, quick: [
+            replace(case, samples=64, recipe=replace(case.recipe, batch_size=32, epochs=1))
+            for case in original(device, quick)
+        ],
+    )
+
+
+def test_every_mode_is_measured_and_put_beside_the_plain_loop(tiny):
+    told = []
+    rows = speed.measure(CPU, quick=True, children=(1, 2), tell=told.append)
+    assert told == rows
+    assert [(row.network, row.mode, row.children) for row in rows] == [
+        (network, mode, count)
+        for network in ("mlp", "lenet")
+        for mode, count in (("plain", 1), ("eager", 1), ("ours", 1), ("ours", 2))
+    ]
+    for row in rows:
+        assert row.seconds_per_child_epoch > 0
+        plain = next(other for other in rows if other.network == row.network and other.mode == "plain")
+        assert row.speedup_over_plain == pytest.approx(plain.seconds_per_child_epoch / row.seconds_per_child_epoch)
+    assert {frozenset(row) for row in speed.as_json(rows)["rows"]} == {frozenset(FIELDS)}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_plain_loop_trains_the_same_child(number):
+    """The child anybody would write gives the logits of ours, so the loops do the same work."""
+    case = replace(speed.cases(CPU, True)[number], samples=8)
+    network, task = speed._known_network(case, CPU)
+    own, forward = speed._child(case, network, CPU)
+    children = network.grow([case.widths], 10, seeds=[0])
+    assert isinstance(children, Children)
+    torch.testing.assert_close(forward(task.train.inputs), children(task.train.inputs)[0])
+    assert sum(tensor.numel() for tensor in own.values()) == sum(p.numel() for p in children.parameters.values())
+
+
+def test_growth_of_cost_follows_both_wirings():
+    costs = growth.measure_growth(CPU, tasks=3, growth=2, samples=64, tell=lambda _cost: None)
+    assert [(cost.mode, cost.task) for cost in costs] == [(mode, task) for mode in growth.WIRINGS for task in (1, 2, 3)]
+    ours, columns = costs[:3], costs[3:]
+    assert ours[0].parameters == columns[0].parameters == 286_274
+    assert ours[2].parameters > columns[2].parameters > columns[1].parameters > columns[0].parameters
+
+
+def test_the_command_prints_json(tiny, monkeypatch, capsys):
+    import sys
+
+    from bocl.cli.main import main
+
+    monkeypatch.setattr(sys, "argv", ["bocl", "bench", "--quick", "--json", "--device", "cpu"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {frozenset(row) for row in rows} == {frozenset(FIELDS)}
+    assert {row["peak_memory_mb"] for row in rows} == {None}, "memory is not measured on a CPU"

@@ -1,0 +1,58 @@
+"""A captured step is the step it was captured from. These run where there is a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from training_examples import children, easy_task
+
+from bocl.training.batches import DeviceSplit, DeviceTask
+from bocl.training.recipe import Recipe
+from bocl.training.steps import EagerStep, StepCache, make_step
+from bocl.training.trainer import train
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+RECIPE = Recipe("sgd", 0.05, batch_size=16, epochs=3, schedule="cosine", precision="float32")
+
+
+def on_gpu():
+    task = easy_task()
+    splits = (DeviceSplit(split.inputs.cuda(), split.labels.cuda()) for split in (task.train, task.validation))
+    return DeviceTask(0, *splits)
+
+
+def gpu_children(count):
+    from bocl.networks.stacked import Children
+
+    made = children(count)
+    return Children(made.graph, None, [made.growth(index) for index in range(count)], device="cuda")
+
+
+@needs_gpu
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_a_captured_training_is_the_eager_one(optimiser):
+    recipe = replace(RECIPE, optimiser=optimiser)
+    captured, eager = gpu_children(3), gpu_children(3)
+    fits = [train(captured, [on_gpu()], recipe, seed=0), train(eager, [on_gpu()], recipe, seed=0, graphed=False)]
+    assert fits[0] == fits[1]
+    for name, tensor in captured.state.items():
+        torch.testing.assert_close(tensor, eager.state[name], rtol=1e-6, atol=1e-7)
+
+
+@needs_gpu
+def test_a_step_captured_once_serves_later_rounds():
+    task, cache = on_gpu(), StepCache()
+    first, again, alone = gpu_children(2), gpu_children(2), gpu_children(2)
+    train(first, [task], RECIPE, seed=0, cache=cache)
+    train(again, [task], RECIPE, seed=0, cache=cache)
+    train(alone, [task], RECIPE, seed=0)
+    for name, tensor in again.state.items():
+        torch.testing.assert_close(tensor, alone.state[name], rtol=1e-6, atol=1e-7)
+
+
+def test_without_a_gpu_the_step_is_eager():
+    hooks = {"penalty": None, "adjust_gradients": None, "after_step": None}
+    step = make_step(children(), [easy_task()], RECIPE, cache=None, graphed=True, hooks=hooks)
+    assert isinstance(step, EagerStep)
