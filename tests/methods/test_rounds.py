@@ -1,10 +1,20 @@
-"""Rounds: what children are padded to."""
+"""Rounds: what children are padded to, and what happens when they do not fit."""
 
 from __future__ import annotations
 
 import pytest
+import torch
+from method_examples import hard_stream
 
-from bocl.methods.rounds import padding
+from bocl.methods import rounds
+from bocl.methods.rounds import padding, train_round
+from bocl.networks.architectures import mlp
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.trace import trace
+from bocl.records.events import OutOfMemory, nobody
+from bocl.training.batches import task_to_device
+from bocl.training.memory import training_bytes
+from bocl.training.recipe import Recipe
 
 
 @pytest.mark.parametrize(
@@ -23,3 +33,90 @@ def test_a_round_is_padded_to_a_power_of_two_within_the_bounds(widths, bounds, w
 def test_the_order_of_children_changes_nothing():
     widths = [(1, 9), (6, 2), (0, 0)]
     assert padding(widths, (29, 29)) == padding(widths[::-1], (29, 29)) == (8, 16)
+
+
+def small_round(network, widths, **options):
+    """Train one epoch of these children."""
+    data = task_to_device(hard_stream()[1], 1, "cpu")
+    recipe = Recipe(batch_size=16, epochs=1)
+    options = {"listen": nobody, "seeds": range(len(widths)), **options}
+    return train_round(network, data, widths, classes=3, recipe=recipe, order_seed=0, pad_to=(4, 4), **options)
+
+
+@pytest.fixture
+def network():
+    """A network with one task."""
+    made = ExpandableNetwork(trace(mlp(72, [6, 5])))
+    made.commit(made.grow([made.graph.widths], 3, seeds=[0]).growth(0))
+    return made
+
+
+WIDTHS = [(1, 0), (4, 2), (0, 0), (2, 4), (3, 1)]
+
+
+def tensors_of(children):
+    return [child.growth.tensors for child in children]
+
+
+def assert_alike(one, other):
+    for left, right in zip(tensors_of(one), tensors_of(other), strict=True):
+        for name, tensor in left.items():
+            torch.testing.assert_close(tensor, right[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_round_beyond_the_memory_limit_is_trained_in_parts(network, monkeypatch):
+    sizes, grow = [], ExpandableNetwork.grow
+    monkeypatch.setattr(
+        ExpandableNetwork,
+        "grow",
+        lambda self, widths, *a, **k: sizes.append(len(widths)) or grow(self, widths, *a, **k),
+    )
+    whole = small_round(network, WIDTHS)
+    assert sizes == [5]
+    one = grow(network, WIDTHS[:1], 3, seeds=[0], pad_to=(4, 4))
+    data = task_to_device(hard_stream()[1], 1, "cpu")
+    limit = 2.5 * training_bytes(one, data, 16) / 1e9
+    sizes.clear()
+    parts = small_round(network, WIDTHS, memory_gb=limit)
+    assert sizes == [1, 2, 2, 1], "one to measure, then the parts"
+    assert [child.growth.widths for child in parts] == WIDTHS
+    assert_alike(whole, parts)
+
+
+def test_memory_grows_with_batch_and_padding_and_not_with_anything_else(network):
+    data = task_to_device(hard_stream()[1], 1, "cpu")
+
+    def needed(batch, pad):
+        return training_bytes(network.grow([(1, 1)], 3, seeds=[0], pad_to=(pad, pad)), data, batch)
+
+    assert needed(16, 4) == needed(16, 4)
+    assert needed(4, 4) < needed(16, 4) < needed(16, 32)
+    known = sum(tensor.numel() * 4 for tensor in network.known.weights.values())
+    assert needed(16, 4) - needed(8, 4) < 8 * known, "frozen weights are kept once, not once per sample"
+
+
+def test_out_of_memory_halves_the_part_and_goes_on(network, monkeypatch):
+    events, attempts = [], []
+    real = rounds.train
+
+    def short_of_memory(children, *arguments, **options):
+        attempts.append(children.count)
+        if children.count > 2:
+            raise torch.OutOfMemoryError("no more")
+        return real(children, *arguments, **options)
+
+    whole = small_round(network, WIDTHS)
+    monkeypatch.setattr(rounds, "train", short_of_memory)
+    parts = small_round(network, WIDTHS, listen=events.append)
+    assert attempts == [5, 3, 2, 2, 1]
+    assert [event.children_at_once for event in events if isinstance(event, OutOfMemory)] == [3, 2]
+    assert_alike(whole, parts)
+
+
+def test_a_single_child_that_does_not_fit_is_an_error(network, monkeypatch):
+    def short_of_memory(*_arguments, **_options):
+        raise torch.OutOfMemoryError("no more")
+
+    monkeypatch.setattr(rounds, "train", short_of_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        small_round(network, WIDTHS[:1])

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from bocl.cli.tables import duration, percent, widths_text
 from bocl.experiment.config import Config
-from bocl.records.events import EpochDone, Event, Listener, RoundStarted, TaskDone, TaskStarted, TrialDone
+from bocl.records.events import EpochDone, Event, Listener, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import Trial, Widths
 
 
@@ -81,6 +81,8 @@ class _RunDisplay:
                 self.round, self.epoch = event, EpochDone(0, 1)
             case EpochDone():
                 self.epoch = event
+            case OutOfMemory():
+                self.display.say(f"out of memory: going on with {event.children_at_once} children at once")
             case TrialDone():
                 self._trial(event)
             case TaskDone():

@@ -12,7 +12,7 @@ from bocl.experiment.config import Config
 from bocl.experiment.store import RunStore, machine
 from bocl.methods.joint import Joint
 from bocl.methods.method import check_task
-from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
+from bocl.records.events import Event, Listener, OutOfMemory, TaskDone, TaskStarted, nobody
 from bocl.records.record import TaskRecord
 from bocl.training.batches import DeviceSplit, to_device
 from bocl.training.evaluation import accuracy
@@ -52,11 +52,17 @@ def run(
         sealed: list[DeviceSplit] = [
             to_device(stream.test_split(index), method.device) for index in range(len(store.finished))
         ]
+
+        def hear(event: Event) -> None:
+            if isinstance(event, OutOfMemory):
+                store.note("out-of-memory", task=len(store.finished), children_at_once=event.children_at_once)
+            listen(event)
+
         for index in range(len(store.finished), len(stream)):
             task = stream[index]
             listen(TaskStarted(index, len(stream), task.name))
             began = time.perf_counter()
-            learned = method.learn(task, listen)
+            learned = method.learn(task, hear)
             seconds = time.perf_counter() - began
             sealed.append(to_device(stream.test_split(index), method.device))
             row = tuple(accuracy(partial(method.predict, task=i), split) for i, split in enumerate(sealed))

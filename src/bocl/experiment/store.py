@@ -79,6 +79,10 @@ class RunStore:
             }
         )
 
+    def note(self, kind: str, **facts: object) -> None:
+        """Record something that happened on the way, such as a round that did not fit into memory."""
+        self._journal.append({"kind": kind, **facts})
+
     def restore(self, method: Method) -> None:
         """Bring a fresh method to where the last finished task left it."""
         if self.finished:

@@ -80,6 +80,7 @@ def expand(
             pad_to=padding(widths, bounds),
             listen=listen,
             cache=cache,
+            memory_gb=search.memory_gb,
         )
         kept.update(zip(widths, children, strict=True))
         done = [_trial(problem, z, child) for z, child in zip(widths, children, strict=True)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import torch
 
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth
-from bocl.records.events import EpochDone, Listener
+from bocl.records.events import EpochDone, Listener, OutOfMemory
 from bocl.training.batches import DeviceTask
+from bocl.training.memory import training_bytes
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import Fit, train
@@ -46,19 +50,37 @@ def train_round(
     pad_to: Widths,
     listen: Listener,
     cache: StepCache | None = None,
+    memory_gb: float = math.inf,
 ) -> list[TrainedChild]:
     """Train one child per entry of ``widths``, in that order; the network itself stays as it is.
 
     A pure function of its arguments. Children of every round of a task share ``order_seed``, so that they
     see the same batches and their accuracies differ by their widths rather than by luck.
+
+    A round that needs more than ``memory_gb`` is trained in parts; out of memory all the same, a part is halved.
     """
-    children = network.grow(widths, classes, seeds=seeds, pad_to=pad_to)
-    fits = train(
-        children,
-        [task],
-        recipe,
-        seed=order_seed,
-        on_epoch=lambda done, total: listen(EpochDone(done, total)),
-        cache=cache,
-    )
-    return [TrainedChild(children.growth(index), fit) for index, fit in enumerate(fits)]
+    at_once = len(widths)
+    if at_once > 1 and math.isfinite(memory_gb):
+        one = network.grow(widths[:1], classes, seeds=seeds[:1], pad_to=pad_to)
+        at_once = max(1, min(at_once, int(memory_gb * 1e9 / training_bytes(one, task, recipe.batch_size))))
+    trained: list[TrainedChild] = []
+    while len(trained) < len(widths):
+        part = slice(len(trained), len(trained) + at_once)
+        try:
+            children = network.grow(widths[part], classes, seeds=seeds[part], pad_to=pad_to)
+            fits = train(
+                children,
+                [task],
+                recipe,
+                seed=order_seed,
+                on_epoch=lambda done, total: listen(EpochDone(done, total)),
+                cache=cache,
+            )
+        except torch.OutOfMemoryError:
+            if at_once == 1:
+                raise
+            at_once = -(-at_once // 2)
+            listen(OutOfMemory(at_once))
+            continue
+        trained += [TrainedChild(children.growth(index), fit) for index, fit in enumerate(fits)]
+    return trained

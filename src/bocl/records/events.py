@@ -49,6 +49,13 @@ class EpochDone:
 
 
 @dataclass(frozen=True)
+class OutOfMemory:
+    """A round did not fit; it goes on with fewer children at once."""
+
+    children_at_once: int
+
+
+@dataclass(frozen=True)
 class TrialDone:
     """A child of the search was trained and scored."""
 
@@ -56,7 +63,7 @@ class TrialDone:
     trial: Trial
 
 
-Event = TaskStarted | RoundStarted | EpochDone | TrialDone | TaskDone
+Event = TaskStarted | RoundStarted | EpochDone | OutOfMemory | TrialDone | TaskDone
 Listener = Callable[[Event], None]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from bocl.checks import per_group, settle, whole, widths, word
+from bocl.checks import number, per_group, settle, whole, widths, word
 from bocl.records.record import Widths
 
 SearchKind = Literal["paper", "random"]
@@ -22,6 +22,7 @@ class SearchSettings:
     warm_points  m: opening points, trained before the search proper begins
     bounds       most units a group may grow by: one number for all groups, or one per group
     round_size   children asked for, and trained together, in one round; a searcher may give fewer
+    memory_gb    most memory that children trained together may take; a larger round is trained in parts
     """
 
     kind: SearchKind = "paper"
@@ -30,6 +31,7 @@ class SearchSettings:
     warm_points: int = 3
     bounds: int | tuple[int, ...] = 29
     round_size: int = 8
+    memory_gb: float = 16.0
 
     def __post_init__(self) -> None:
         """Refuse values no search can run with."""
@@ -42,6 +44,7 @@ class SearchSettings:
             warm_points=whole(least=0),
             bounds=widths(most=MOST_UNITS),
             round_size=whole(least=1),
+            memory_gb=number(above=0),
         )
 
     def bounds_for(self, groups: int) -> Widths:

@@ -1,0 +1,39 @@
+"""How much memory training a network takes, from its shapes alone, so that a run can be repeated anywhere."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bocl.training.batches import DeviceTask
+from bocl.training.trainable import Trainable
+
+COPIES_OF_WEIGHTS = 4  # the weights, their gradients, two moments of the optimiser
+
+
+def training_bytes(network: Trainable, task: DeviceTask, batch_size: int) -> int:
+    """Count what a training step keeps: for the backward pass, and of the weights. Passing work space is not counted.
+
+    What the backward pass keeps is a fixed part and a part per sample; passes of one and two samples tell them apart.
+    """
+    one, two = _kept_bytes(network, task, 1), _kept_bytes(network, task, 2)
+    per_sample = two - one
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in network.parameters.values())
+    return one + per_sample * (min(batch_size, len(task.train)) - 1) + weights * COPIES_OF_WEIGHTS
+
+
+def _kept_bytes(network: Trainable, task: DeviceTask, samples: int) -> int:
+    """Count the bytes autograd saves in a forward pass; tensors of one storage count once, the trained ones not."""
+    parameters = {tensor.untyped_storage().data_ptr() for tensor in network.parameters.values()}
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        logits = network(task.train.inputs[:samples], task.index)
+    del logits  # as long as it lives, the storages noted above stay apart
+    return sum(kept.values())
