@@ -242,7 +242,7 @@ def apply_overrides(data: Mapping[str, object], overrides: Iterable[str]) -> dic
 def _override_value(text: str) -> object:
     try:
         read = tomllib.loads(f"value = {text}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     # A line break could bring in further keys, and no setting is a date: both are just text.
     if set(read) != {"value"} or isinstance(read["value"], date | time):
@@ -268,6 +268,8 @@ def read_toml(path: str | Path) -> dict[str, object]:
         return tomllib.loads(text)
     except ValueError as error:  # its message ends with the line and column
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deeply to be a config") from error
 
 
 def to_plain(config: object) -> dict[str, Any]:

@@ -105,6 +105,13 @@ def test_several_runs_end_with_a_comparison(bocl):
         (["run", "--device", "gpu"], "unknown device 'gpu'"),
         (["run", "--set", "network=nowhere:net"], "cannot import 'nowhere'"),
         (["run", "--set", "network=lenet"], "cannot take samples of shape (1, 8, 8)"),
+        (["run", "--data", "nowhere"], "data is 'nowhere', which is not a folder"),
+        (["run", ""], "unknown preset ''"),
+        (["run", "--set", "network={build='resnet', arguments={widths=[]}}"], "resnet(widths=[]) failed"),
+        (["run", "--set", "network=sys:exit"], "network: sys:exit() failed: SystemExit"),
+        (["run", "--seeds", "0,00"], "names a seed twice"),
+        (["run", "--out", "x" * 300], "cannot be used"),
+        (["validate", "digits", "--set", "network.arguments.inputs=63"], "cannot take samples of shape (1, 8, 8)"),
         (["show", "nothing"], "nothing: there is no such folder"),
         (["show", "."], "holds no runs"),
         (["validate", "digits", "--set", "search.kind=bo"], "unknown value 'bo'"),
@@ -181,3 +188,16 @@ def test_ctrl_c_says_how_to_go_on(bocl, monkeypatch):
     code, _, err = bocl("run", *SMALL)
     assert code == 130
     assert "run the same command again" in err
+
+
+def test_names_with_brackets_are_shown_as_they_are(bocl):
+    code, out, err = bocl("run", *SMALL, "--methods", "sn", "--out", "a[red]b[/x]")
+    assert code == 0
+    assert "a[red]b[/x]/sn-seed0" in err
+    assert "a[red]b[/x]/sn-seed0" in out
+
+
+def test_a_training_that_diverges_fails_with_exit_code_1(bocl):
+    code, _, err = bocl("run", *SMALL, "--methods", "sn", "--set", "recipe.learning_rate=1e30")
+    assert code == 1
+    assert "the loss was not finite" in err.splitlines()[-1]

@@ -68,7 +68,7 @@ class _RunDisplay:
         self.done: list[float] = []  # seconds of each task finished in this session
         self.began = time.perf_counter()
         self.searches = config.method == "bocl"
-        self.most = config.search.trials + config.search.warm_points
+        self.most = config.search.most_trials
 
     def listen(self, event: Event) -> None:
         match event:

@@ -20,6 +20,7 @@ from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.graph import Graph
 from bocl.networks.trace import trace
 from bocl.seeding import seed_for
+from bocl.tasks.files import search_folders
 from bocl.tasks.streams import STREAMS
 from bocl.tasks.task import TaskStream
 
@@ -28,6 +29,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "lenet": lenet, "re
 
 def build_stream(config: Config, data: str | None = None) -> TaskStream:
     """Return the stream of tasks; its seed follows from the run's, so every method of a seed sees the same tasks."""
+    search_folders(data)  # a folder that was asked for must exist, also where the stream needs no files
     make: Any = STREAMS[config.stream.name]
     options = {} if config.stream.name == "permuted-digits" else {"data": data}
     stream: TaskStream = make(tasks=config.stream.tasks, seed=seed_for(config.seed, "stream"), **options)

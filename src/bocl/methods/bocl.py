@@ -37,7 +37,7 @@ from bocl.training.trainer import Effort
 
 
 class BOCL:
-    """A learner of task after task that never forgets.
+    """The paper's system: grows for every task as much as a Bayesian search finds worth it, and forgets nothing.
 
     learner = BOCL(mlp(784, [312, 128]))
     for task in permuted_mnist(tasks=10):

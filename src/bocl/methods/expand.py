@@ -102,9 +102,8 @@ def expand(
     )
     searcher = make_searcher(problem, search)
     check_searcher(searcher)
-    most = search.trials + search.warm_points
     while widths := asked_widths(searcher.ask(search.round_size), bounds, kept):
-        listen(RoundStarted("search", tuple(widths), trial=len(trials), trials=most))
+        listen(RoundStarted("search", tuple(widths), trial=len(trials), trials=search.most_trials))
         done = train_children(widths)
         for number, trial in enumerate(done, start=len(trials) - len(done)):
             listen(TrialDone(number, trial))

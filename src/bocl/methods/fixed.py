@@ -28,7 +28,10 @@ from bocl.training.recipe import Recipe
 
 
 class Fixed:
-    """A growing network that adds ``widths`` units for every task after the first: one number, or one per group."""
+    """Control: the same growth for every task, without a search.
+
+    ``widths`` units are added for every task after the first: one number for all groups, or one per group.
+    """
 
     name: ClassVar[str] = "fixed"
 

@@ -26,7 +26,7 @@ from bocl.training.recipe import Recipe
 
 
 class Independent:
-    """One network per task, each trained alone."""
+    """Control: a network of its own for every task, each trained alone."""
 
     name: ClassVar[str] = "independent"
 

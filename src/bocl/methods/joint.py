@@ -31,7 +31,7 @@ from bocl.training.recipe import Recipe
 
 
 class Joint:
-    """One network of fixed size with a head per task, trained anew on all tasks together."""
+    """Control: one network with a head per task, trained anew on all tasks together."""
 
     name: ClassVar[str] = "joint"
 

@@ -29,7 +29,7 @@ from bocl.training.recipe import Recipe
 
 
 class SN:
-    """A single network of fixed size; every task has its own head unless ``shared_head``."""
+    """Single network, fine-tuned on one task after another; every task has its own head unless ``shared_head``."""
 
     name: ClassVar[str] = "sn"
 

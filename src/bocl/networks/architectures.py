@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def mlp(inputs: int, hidden: Sequence[int], classes: int = 10) -> nn.Sequential:
-    """Return flatten, then linear + ReLU per hidden width, then a head: ``mlp(784, [312, 128])``."""
+    """A multilayer perceptron with ReLU on flattened inputs: ``mlp(784, [312, 128])``."""
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
     for number, width in enumerate(hidden, start=1):
         layers[f"fc{number}"] = nn.Linear(inputs, width)
@@ -40,7 +40,7 @@ class LeNet(nn.Module):
 
 
 def lenet(channels: int = 3, classes: int = 10) -> LeNet:
-    """Return LeNet-5 for 32 x 32 images: 62,006 parameters with 3 channels and 10 classes."""
+    """LeNet-5 for 32 x 32 images: 62,006 parameters with 3 channels and 10 classes."""
     return LeNet(channels, classes)
 
 
@@ -66,7 +66,7 @@ class _Residual(nn.Module):
 def resnet(
     channels: int = 3, widths: Sequence[int] = (16, 32, 64), blocks: int = 1, classes: int = 10
 ) -> nn.Sequential:
-    """Return a small residual network: a stem, ``blocks`` residual blocks per width, global average, head."""
+    """A small residual network with batch norm, for images of any size."""
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         stem=nn.Conv2d(channels, widths[0], 3, padding=1, bias=False),
         norm=nn.BatchNorm2d(widths[0]),

@@ -73,8 +73,8 @@ def _check_norm(norm: Norm, read: int | None, graph: Graph) -> None:
     _check_source(norm.name, norm.source, read, graph)
     _require(norm.eps >= 0 and 0 <= norm.momentum <= 1, f"norm '{norm.name}' has an eps or momentum out of range")
     if norm.kind == "group":
-        fits = norm.blocks >= 1 and norm.source.width % norm.blocks == 0 and norm.source.spread == 1
-        _require(fits, f"norm '{norm.name}' has {norm.blocks} blocks of {norm.source.width} channels")
+        fits = norm.num_groups >= 1 and norm.source.width % norm.num_groups == 0 and norm.source.spread == 1
+        _require(fits, f"norm '{norm.name}' has {norm.num_groups} groups for {norm.source.width} channels")
 
 
 def _check_source(name: str, source: Source, read: int | None, graph: Graph) -> None:

@@ -70,7 +70,7 @@ class CompactNetwork:
             mean, var = self.weights[f"{prefix}/mean"], self.weights[f"{prefix}/var"]
             return F.batch_norm(x, mean, var, weight, bias, training=False, eps=norm.eps)
         sizes = [norm.source.width] if norm.source.group is None else [z[norm.source.group] for z in self.blocks]
-        x = normalise_blocks(x, sizes, norm.blocks, norm.eps)
+        x = normalise_blocks(x, sizes, norm.num_groups, norm.eps)
         if weight is None or bias is None:
             return x
         shape = (-1, *(1,) * (x.dim() - 2))

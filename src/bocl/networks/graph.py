@@ -73,7 +73,7 @@ class Norm:
     affine: bool
     eps: float
     momentum: float = 0.1  # batch: of the running statistics
-    blocks: int = 1  # group: num_groups of the base network; each growth adds one group of its own
+    num_groups: int = 1  # group: of the base network; each growth adds one group of its own
 
 
 @dataclass(frozen=True)

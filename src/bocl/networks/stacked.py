@@ -251,12 +251,12 @@ class Children:
         """Known blocks as they were; the new units of each child as one group, padding left out of its statistics."""
         group = norm.source.group
         if group is None:
-            return _split_lead(normalise_blocks(x.flatten(0, 1), [norm.source.width], norm.blocks, norm.eps), x)
+            return _split_lead(normalise_blocks(x.flatten(0, 1), [norm.source.width], norm.num_groups, norm.eps), x)
         if self.known is None:  # the base network itself: nothing is padded
-            return _split_lead(normalise_blocks(x.flatten(0, 1), [x.shape[2]], norm.blocks, norm.eps), x)
+            return _split_lead(normalise_blocks(x.flatten(0, 1), [x.shape[2]], norm.num_groups, norm.eps), x)
         known = self.before[group]
         sizes = [z[group] for z in self.known.blocks]
-        old = _split_lead(normalise_blocks(x[:, :, :known].flatten(0, 1), sizes, norm.blocks, norm.eps), x)
+        old = _split_lead(normalise_blocks(x[:, :, :known].flatten(0, 1), sizes, norm.num_groups, norm.eps), x)
         mask = _per_channel(self.masks[f"mask/{group}"][:, known:], x)
         new = x[:, :, known:] * mask  # padding is zero already; this keeps the mean's gradient from it
         over = tuple(range(2, x.dim()))

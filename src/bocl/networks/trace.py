@@ -204,7 +204,7 @@ class _Tracing:
             raise NetworkError(f"'{name}' is a GroupNorm on a vector; a single added unit would always be zero")
         self._check_width(name, module.num_channels, value)
         source = Source(value.group, module.num_channels)
-        norm = Norm(name, (value.index,), source, "group", module.affine, module.eps, blocks=module.num_groups)
+        norm = Norm(name, (value.index,), source, "group", module.affine, module.eps, num_groups=module.num_groups)
         self._add(node, norm, value.group, module.num_channels, flat=False, spread=None)
 
     # -- functions and methods ---------------------------------------------------------------------

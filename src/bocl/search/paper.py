@@ -24,7 +24,9 @@ MOST_DATA = 256  # a fit costs n³; N is about 20, so only a caller's own trials
 
 
 class PaperSearch:
-    """m opening points in one round, then one point at a time, each the best guess of a process fitted anew.
+    """The paper's: a Gaussian process on the reward, expected improvement, warm start from earlier tasks.
+
+    m opening points in one round, then one point at a time, each the best guess of a process fitted anew.
 
     - The process sees trials of this search that did not fail. Children known beforehand (z = 0) are not
       among them, but they can win.

@@ -13,7 +13,9 @@ from bocl.seeding import seed_for
 
 
 class RandomSearch:
-    """Uniform draws under the same N, H and m as every searcher; its opening points are random too.
+    """Random widths, for comparison: as many trials as the paper's search makes, none twice.
+
+    Uniform draws under the same N, H and m as every searcher; its opening points are random too.
 
     The i-th point follows from the seed, i and the points taken before it, so the same points are tried
     however many are asked for in a round. [] while points are pending means: tell those first.

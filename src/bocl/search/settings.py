@@ -47,6 +47,11 @@ class SearchSettings:
             memory_gb=number(above=0),
         )
 
+    @property
+    def most_trials(self) -> int:
+        """M + N: the most children a search of one task trains."""
+        return self.warm_points + self.trials
+
     def bounds_for(self, groups: int) -> Widths:
         """Return one bound per hidden group of a network that has ``groups`` of them."""
         return per_group("search.bounds", self.bounds, groups)
