@@ -30,7 +30,7 @@ def random(*shape, seed=0):
 
 
 def gradients(out, *inputs):
-    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(9), dtype=out.dtype)
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64).to(out)
     return torch.autograd.grad((out * weights).sum(), inputs)
 
 
@@ -60,3 +60,21 @@ def test_a_shared_input_is_the_same_input_for_every_child(
     torch.testing.assert_close(shared, separate, rtol=1e-12, atol=1e-12)
     for one, other in zip(gradients(shared, x, weight, bias), gradients(separate, x, weight, bias), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize(("kernel", "stride", "padding", "height", "width"), CONVOLUTIONS)
+@pytest.mark.parametrize("own_kernels", [False, True])
+def test_windows_on_a_gpu_are_a_convolution_in_float64(
+    monkeypatch, kernel, stride, padding, height, width, own_kernels
+):
+    layer = layer_of(kernel, stride, padding)
+    x, weight, bias = random(3, 5, 4, height, width), random(3, 6, 4, *kernel), random(3, 6)
+    wanted = products.own_product(layer, x, weight, bias)
+    on_gpu = [tensor.detach().float().cuda().requires_grad_() for tensor in (x, weight, bias)]
+    if not own_kernels:
+        monkeypatch.setattr(products, "_kernels", lambda _x: None)
+    found = products.own_product(layer, *on_gpu)
+    pairs = zip((found, *gradients(found, *on_gpu)), (wanted, *gradients(wanted, x, weight, bias)), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one.double().cpu(), other, rtol=1e-4, atol=1e-4)

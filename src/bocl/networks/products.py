@@ -110,13 +110,17 @@ class _WindowedProduct(torch.autograd.Function):
 
 
 def _windows(x: Tensor, layer: Layer) -> tuple[Tensor, tuple[int, int]]:
-    """Return the windows of x as (n, in·kh·kw, H'·W'), and (H', W')."""
-    height, width = _padding(layer)
-    if height or width:
-        x = F.pad(x, (width, width, height, height))
+    """Return the windows of x (n, in, H, W) as (n, in·kh·kw, H'·W'), and (H', W')."""
+    pad_h, pad_w = _padding(layer)
+    high = (x.shape[2] + 2 * pad_h - layer.kernel[0]) // layer.stride[0] + 1
+    wide = (x.shape[3] + 2 * pad_w - layer.kernel[1]) // layer.stride[1] + 1
+    kernels = _kernels(x)
+    if kernels is not None:
+        return kernels.windows(x, (high, wide), layer), (high, wide)
+    if pad_h or pad_w:
+        x = F.pad(x, (pad_w, pad_w, pad_h, pad_h))
     views = x.unfold(2, layer.kernel[0], layer.stride[0]).unfold(3, layer.kernel[1], layer.stride[1])
-    shape = views.shape[2], views.shape[3]  # (n, in, H', W', kh, kw)
-    return views.permute(0, 1, 4, 5, 2, 3).reshape(len(x), -1, shape[0] * shape[1]), shape
+    return views.permute(0, 1, 4, 5, 2, 3).reshape(len(x), -1, high * wide), (high, wide)
 
 
 def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: Layer) -> Tensor:
@@ -124,6 +128,10 @@ def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: 
 
     First along the width, then along the height: kw + kh additions of whole planes instead of kh·kw.
     """
+    kernels = _kernels(windows)
+    if kernels is not None:
+        added: Tensor = kernels.fold(windows, shape, out, layer)
+        return added
     samples, channels, height, width = shape
     (kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w) = layer.kernel, layer.stride, _padding(layer)
     high, wide = out
@@ -135,6 +143,17 @@ def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: 
     for row in range(kernel_h):
         folded[:, :, row : row + stride_h * (high - 1) + 1 : stride_h] += rows[:, :, row]
     return folded[:, :, pad_h : pad_h + height, pad_w : pad_w + width]
+
+
+def _kernels(x: Tensor) -> Any:
+    """Return our own kernels where they can run: on a GPU, with Triton, but not in double precision."""
+    if not x.is_cuda or x.dtype == torch.float64:
+        return None
+    try:
+        from bocl.networks import kernels
+    except ImportError:
+        return None
+    return kernels
 
 
 def _padding(layer: Layer) -> tuple[int, int]:
