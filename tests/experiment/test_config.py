@@ -58,6 +58,7 @@ def test_a_file_needs_only_what_differs(tmp_path):
         ("seed=true", "seed: expected an integer"),
         ("search.bounds=[1, -2]", r"search.bounds\[1\] is -2"),
         ("recipe", "expected the form a.b=value"),
+        ("", "expected the form a.b=value"),
     ],
 )
 def test_a_wrong_value_is_named_with_the_way_out(override, message):
@@ -119,6 +120,11 @@ def test_a_users_own_network_is_one_override(own_network):
 def test_a_network_that_cannot_be_built_is_refused(own_network, build, error, message):
     with pytest.raises(error, match=message):
         build_network(NetworkSettings(build))
+
+
+def test_a_network_named_by_one_override_takes_arguments_from_the_next():
+    config = load_config("digits", ["network=resnet", "network.arguments.channels=1"])
+    assert config.network == NetworkSettings("resnet", {"channels": 1})
 
 
 def test_a_grid_is_methods_times_seeds(tmp_path):

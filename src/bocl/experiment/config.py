@@ -95,11 +95,16 @@ def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Con
         raise ConfigError(
             f"unknown preset '{name}'{did_you_mean(name, presets())}; a config file is named by its path, *.toml"
         )
-    for override in ("", *overrides):
-        data = apply_overrides(data, [override] if override else [])
-        if isinstance(data.get("network"), str):  # `network=lenet` names the whole network
-            data["network"] = {"build": data["network"]}
+    data = _network_as_table(data)
+    for override in overrides:  # one by one: a later one may set arguments of a network an earlier one names
+        data = _network_as_table(apply_overrides(data, [override]))
     return parse(Config, data, name)
+
+
+def _network_as_table(data: dict[str, object]) -> dict[str, object]:
+    """Let ``network = "lenet"`` stand for ``network.build = "lenet"``."""
+    network = data.get("network")
+    return {**data, "network": {"build": network}} if isinstance(network, str) else data
 
 
 def run_name(config: Config) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
 from bocl.experiment.store import RunStore, machine
+from bocl.methods.checks import check_task
 from bocl.methods.joint import Joint
-from bocl.methods.method import check_task
 from bocl.records.events import Event, Listener, OutOfMemory, TaskDone, TaskStarted, nobody
 from bocl.records.record import TaskRecord
 from bocl.training.batches import DeviceSplit, to_device

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bocl.errors import NetworkError
-from bocl.methods.method import Seen, State, join_tensors, part_tensors, seen_from
+from bocl.methods.checks import Seen, seen_from
+from bocl.methods.method import State, join_tensors, part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths

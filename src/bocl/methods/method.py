@@ -13,10 +13,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-# Under their names here as well: they are part of what a method is.
-from bocl.methods.checks import Seen as Seen
-from bocl.methods.checks import check_task as check_task
-from bocl.methods.checks import seen_from as seen_from
+from bocl.methods.checks import Seen
 from bocl.networks.graph import Graph
 from bocl.records.events import Listener, nobody
 from bocl.records.record import Trial, Widths

@@ -24,8 +24,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from bocl.errors import FolderError, InputError, NetworkError, WorkError, did_you_mean
+from bocl.methods.checks import Seen
 from bocl.methods.growing import check_history, growths_from
-from bocl.methods.method import Method, Seen, State
+from bocl.methods.method import Method, State
 from bocl.networks.check import check_graph, check_takes, check_tensors, plain_shapes
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import from_json, to_json
