@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from bocl.errors import InputError
 from bocl.networks import functions
-from bocl.networks.attention import gate
+from bocl.networks.attention import gate, gate_parts
 from bocl.networks.compact import CompactNetwork, normalise_blocks
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
 from bocl.networks.growth import Growth, GrowthSettings, is_parameter, shapes
@@ -171,19 +171,19 @@ class Children:
         if layer.source.group is None and value.own is None:
             assert value.shared is not None
             return self._first_layer(layer, value.shared, skip_known)
-        x = self._gated(layer, value)
-        if layer.group is None:
+        rows, bias = self.parameters.get(f"{prefix}/rows"), self.parameters.get(f"{prefix}/bias")
+        if rows is None:  # the head
             weight, bias = self.parameters[f"{head}/weight"], self.parameters.get(f"{head}/bias")
-            return _Value(own=own_product(layer, x, weight, bias))
-        rows, bias = self.parameters[f"{prefix}/rows"], self.parameters.get(f"{prefix}/bias")
+            return _Value(own=own_product(layer, self._gated(layer, value), weight, bias))
         if self.known is None:
-            return _Value(own=own_product(layer, x, rows, bias))
+            return _Value(own=own_product(layer, self._gated(layer, value), rows, bias))
         known, known_bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
         columns = self.parameters.get(f"{prefix}/columns")
-        if _multiplies_whole(x):
+        if _multiplies_whole(layer, known):
             whole, whole_bias = _whole(known, known_bias, columns, rows, bias)
-            return _Value(own=own_product(layer, x, whole, whole_bias))
-        return _Value(own=_by_pieces(layer, x, (known, known_bias), columns, (rows, bias)))
+            return _Value(own=own_product(layer, self._gated(layer, value), whole, whole_bias))
+        parts = self._gated_parts(layer, value, known.shape[1])
+        return _Value(own=_by_pieces(layer, parts, (known, known_bias), columns, (rows, bias)))
 
     def _first_layer(self, layer: Layer, x: Tensor, skip_known: bool) -> _Value:
         """A layer on raw input, the same for all children: known units are computed once, new ones all together."""
@@ -203,6 +203,15 @@ class Children:
         if f"gate/{layer.name}/reduce.weight" in self.parameters:
             return gate(x, self.parameters, f"gate/{layer.name}")
         return x
+
+    def _gated_parts(self, layer: Layer, value: _Value, known: int) -> tuple[Tensor, Tensor]:
+        """Return the same in two parts: from the ``known`` units, and from new ones."""
+        gated = f"gate/{layer.name}/reduce.weight" in self.parameters
+        if gated and value.apart and value.shared is not None and layer.source.spread == 1:
+            return gate_parts(value.shared, value.own, self.parameters, f"gate/{layer.name}")
+        x = self._gated(layer, value)
+        old, new = torch.split(x, [known, x.shape[2] - known], dim=2)
+        return old, new
 
     def _join(self, value: _Value) -> Tensor:
         """Return a value as (K, n, C, *space)."""
@@ -286,13 +295,13 @@ def _known_prefix(graph: Graph) -> tuple[int, int]:
     return 0, 0
 
 
-def _multiplies_whole(x: Tensor) -> bool:
+def _multiplies_whole(layer: Layer, known: Tensor) -> bool:
     """Whether a layer multiplies known and new weights as one.
 
     Fewer products are worth more than the gradients of known weights that are computed and thrown away, but for
     linear layers on a CPU: there the known block is most of the work.
     """
-    return x.is_cuda or x.dim() > 3
+    return known.is_cuda or bool(layer.kernel)
 
 
 def _whole(
@@ -311,23 +320,21 @@ def _whole(
 
 def _by_pieces(
     layer: Layer,
-    x: Tensor,
+    parts: tuple[Tensor, Tensor],
     known: tuple[Tensor, Tensor | None],
     columns: Tensor | None,
     own: tuple[Tensor, Tensor | None],
 ) -> Tensor:
-    """A linear layer piece by piece, without gradients for its known weights: x (K, n, in) → (K, n, out)."""
-    (weight, known_bias), (rows, bias) = known, own
-    parts = [weight.shape[1], x.shape[2] - weight.shape[1]]
-    from_old, from_new = torch.split(x, parts, dim=2)
-    old = _split_lead(plain_product(layer, from_old.flatten(0, 1), weight, known_bias), x)
+    """A linear layer piece by piece, without gradients for its known weights: (K, n, in) in two parts → (K, n, out)."""
+    (from_old, from_new), (weight, known_bias), (rows, bias) = parts, known, own
+    old = _split_lead(plain_product(layer, from_old.flatten(0, 1), weight, known_bias), from_old)
     if columns is not None and columns.shape[2]:
         old = torch.baddbmm(old, from_new, columns.mT)
     if not rows.shape[1]:
         return old
-    rows_old, rows_new = torch.split(rows, parts, dim=2)
+    rows_old, rows_new = torch.split(rows, [from_old.shape[2], from_new.shape[2]], dim=2)
     new = own_product(layer, from_old, rows_old, bias)
-    if parts[1]:
+    if from_new.shape[2]:
         new = torch.baddbmm(new, from_new, rows_new.mT)
     return torch.cat([old, new], dim=2)
 
