@@ -6,10 +6,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
+from bocl.errors import InputError
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.trace import trace
 from bocl.tasks.task import Split, Task
-from bocl.training.batches import DeviceSplit, epoch_order, task_to_device
+from bocl.training import batches, feed
+from bocl.training.batches import DeviceSplit, DeviceTask, epoch_order, task_to_device, to_device
 from bocl.training.evaluation import accuracies, accuracy
+from bocl.training.recipe import Recipe
+from bocl.training.trainer import train
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -65,3 +72,69 @@ def test_accuracy_is_the_share_of_right_samples_however_they_are_batched(samples
     assert both.shape == (2,)
     assert both[0].item() == pytest.approx(expected, abs=1e-15)
     assert both[1].item() == pytest.approx(((guesses + 1) % 4 == labels).double().mean().item(), abs=1e-15)
+
+
+def many(samples: int = 50) -> Split:
+    generator = torch.Generator().manual_seed(0)
+    raw = torch.randint(256, (samples, 3, 4), dtype=torch.uint8, generator=generator)
+    return Split(raw, torch.arange(samples) % 7, mean=(0.2, 0.3, 0.4), std=(0.5, 0.6, 0.7))
+
+
+KEPT = {
+    "floats": {},
+    "bytes": {"MOST_AS_FLOATS": 0},
+    "fed": {"MOST_AS_FLOATS": 0, "_room": lambda _device: 0},
+}
+
+
+def keep(kind: str, monkeypatch: pytest.MonkeyPatch, split: Split, window: int = 16) -> DeviceSplit:
+    for name, value in KEPT[kind].items():
+        monkeypatch.setattr(batches, name, value)
+    monkeypatch.setattr(feed, "WINDOW_BYTES", 0)
+    monkeypatch.setattr(feed, "FEWEST", window)
+    return to_device(split, "cpu")
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_samples_are_the_same_bits_however_they_are_kept(kind, monkeypatch):
+    split = many()
+    kept = keep(kind, monkeypatch, split)
+    assert kept.inputs.dtype == (torch.float32 if kind == "floats" else torch.uint8)
+    assert (kept.feed is not None) == (kind == "fed")
+    assert len(kept) == 50
+    assert kept.inputs.shape[0] == (16 if kind == "fed" else 50)
+    order = epoch_order(50, 6, generator())
+    for rows, places in zip(order, kept.batches(order), strict=True):
+        inputs, labels = kept.take(places)
+        assert torch.equal(inputs, split.inputs()[rows])
+        assert torch.equal(labels, split.labels[rows])
+    inputs, labels = kept.rows(10, 33)
+    assert torch.equal(inputs, split.inputs()[10:33])
+    assert torch.equal(labels, split.labels[10:33])
+
+
+def test_a_batch_larger_than_what_is_fed_at_a_time_is_refused(monkeypatch):
+    kept = keep("fed", monkeypatch, many(), window=5)
+    with pytest.raises(InputError, match=r"a batch of 6 samples .* set recipe\.batch_size lower"):
+        next(kept.batches(epoch_order(50, 6, generator())))
+
+
+def test_training_ends_in_the_same_bits_however_samples_are_kept(monkeypatch):
+    ends = []
+    for kind in KEPT:
+        with monkeypatch.context() as patch:
+            kept = keep(kind, patch, many())
+        task = DeviceTask(0, kept, kept)
+        graph = trace(nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 7)))
+        network = ExpandableNetwork(graph)
+        for z in (graph.widths, (3,)):  # the second task would compute what is known once, but for samples that are fed
+            children = network.grow([z], 7, seeds=[0])
+            (fit,) = train(children, [task], Recipe(batch_size=6, epochs=3), seed=0)
+            network.commit(children.growth(0))
+        ends.append((fit, network.growths))
+    for fit, growths in ends[1:]:
+        assert fit.accuracy == ends[0][0].accuracy
+        assert fit.loss == pytest.approx(ends[0][0].loss, rel=1e-5)
+        for growth, first in zip(growths, ends[0][1], strict=True):
+            for name, tensor in growth.tensors.items():
+                torch.testing.assert_close(tensor, first.tensors[name])

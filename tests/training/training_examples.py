@@ -64,6 +64,7 @@ class Scripted:
         return {"weight": self.weight, "statistic": self.statistic}
 
     signature = "scripted"
+    draws = False
 
     def precompute(self, inputs: Tensor) -> None:
         """Nothing stays the same."""

@@ -40,9 +40,7 @@ def gate(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:
     return (features * beta.unsqueeze(-1)).reshape(x.shape)
 
 
-def gate_parts(
-    known: Tensor, own: Tensor | None, weights: Mapping[str, Tensor], prefix: str
-) -> tuple[Tensor, Tensor]:
+def gate_parts(known: Tensor, own: Tensor | None, weights: Mapping[str, Tensor], prefix: str) -> tuple[Tensor, Tensor]:
     """Gate vectors whose first units all K children share: (n, C) and (K, n, C') → (K, n, C) and (K, n, C').
 
     The same as ``gate`` on the joined (K, n, C + C'), without joining it and without gradients for what is known.

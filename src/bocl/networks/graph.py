@@ -129,6 +129,11 @@ class Graph:
         return tuple(step for step in self.steps if isinstance(step, Norm))
 
     @cached_property
+    def draws(self) -> bool:
+        """Whether training draws random numbers, as dropout does."""
+        return any(isinstance(step, Function) and step.function == "dropout" for step in self.steps)
+
+    @cached_property
     def head(self) -> Layer:
         """The last layer, of which every task has its own."""
         head = self.steps[-1]

@@ -98,6 +98,11 @@ class Children:
         return len(self._growths)
 
     @property
+    def draws(self) -> bool:
+        """Whether a training step draws random numbers."""
+        return self.graph.draws
+
+    @property
     def signature(self) -> Hashable:
         """Children of one signature differ in the values of their state alone."""
         shapes = tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in self.state.items())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+Scaling = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +32,16 @@ class Split:
 
     def inputs(self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
         """Return what a network sees, (n, *shape): floats as they are, bytes as (raw/255 - mean)/std."""
-        raw = self.raw.to(device)
-        if raw.dtype != torch.uint8:
-            return raw.to(dtype)
-        shape = (-1,) + (1,) * (raw.dim() - 2)
+        return self.scaling(device, dtype)(self.raw.to(device))
+
+    def scaling(self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Scaling:
+        """Return the function from raw samples on the device, some or all of them, to what a network sees."""
+        if self.raw.dtype != torch.uint8:
+            return lambda raw: raw.to(dtype)
+        shape = (-1,) + (1,) * (self.raw.dim() - 2)
         mean = torch.tensor(self.mean, dtype=dtype, device=device).reshape(shape)
         std = torch.tensor(self.std, dtype=dtype, device=device).reshape(shape)
-        return raw.to(dtype).div_(255).sub_(mean).div_(std)
+        return lambda raw: raw.to(dtype).div_(255).sub_(mean).div_(std)
 
 
 @dataclass(frozen=True, eq=False)

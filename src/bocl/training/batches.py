@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bocl.tasks.task import Split, Task
+from bocl.tasks.task import Scaling, Split, Task
+from bocl.training.feed import Feed
+
+MOST_AS_FLOATS = 4 << 30  # bytes; larger samples of bytes stay bytes and are scaled as they are taken
+SHARE_OF_FREE_MEMORY = 0.5  # of a GPU; samples that would take more are fed from the host
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceSplit:
-    """Samples ready for a network: inputs (n, *shape) floats and labels (n,), both on the device."""
+    """Samples for a network. How they are kept changes no bit of what it sees.
+
+    inputs  (n, *shape) on the device: floats, or bytes that ``scale`` turns into floats as they are taken
+    labels  (n,) on the device
+    feed    brings samples from the host; inputs and labels then hold those of the next steps alone
+    """
 
     inputs: Tensor
     labels: Tensor
+    scale: Scaling | None = None
+    feed: Feed | None = None
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.labels) if self.feed is None else len(self.feed)
+
+    def batches(self, order: Tensor) -> Iterator[Tensor]:
+        """Yield for each row of ``order`` (steps, batch) the places its samples have in the step that follows."""
+        if self.feed is None:
+            return iter(order.to(self.inputs.device))
+        return self.feed.batches(order, self.inputs, self.labels)
+
+    def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs (batch, *shape) as a network sees them, and labels (batch,), of places from ``batches``."""
+        return self._scaled(self.inputs.index_select(0, places)), self.labels.index_select(0, places)
+
+    def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels of the samples from ``start`` up to ``stop``."""
+        if self.feed is None:
+            return self._scaled(self.inputs[start:stop]), self.labels[start:stop]
+        inputs, labels = self.feed.rows(start, stop)
+        return self._scaled(inputs.to(self.inputs.device)), labels.to(self.labels.device)
+
+    def _scaled(self, inputs: Tensor) -> Tensor:
+        return inputs if self.scale is None else self.scale(inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +68,30 @@ class DeviceTask:
 
 
 def to_device(split: Split, device: torch.device | str, dtype: torch.dtype = torch.float32) -> DeviceSplit:
-    """Move a split to the device, bytes as bytes, and scale it there."""
-    return DeviceSplit(split.inputs(device, dtype), split.labels.to(device))
+    """Bring a split to the device: scaled to floats where they fit easily, else as it is, else fed from the host."""
+    device = torch.device(device)
+    as_floats = split.raw.numel() * dtype.itemsize
+    if as_floats <= min(MOST_AS_FLOATS, _room(device)):
+        return DeviceSplit(split.inputs(device, dtype), split.labels.to(device))
+    scale = split.scaling(device, dtype)
+    if split.raw.nbytes <= _room(device):
+        return DeviceSplit(split.raw.to(device), split.labels.to(device), scale)
+    feed = Feed(split.raw, split.labels)
+    inputs, labels = feed.window(device)
+    return DeviceSplit(inputs, labels, scale, feed)
+
+
+def _room(device: torch.device) -> float:
+    """Return how many bytes samples may take on the device; what is in host memory already always fits there."""
+    if device.type != "cuda":
+        return float("inf")
+    return torch.cuda.mem_get_info(device)[0] * SHARE_OF_FREE_MEMORY
 
 
 def task_to_device(
     task: Task, index: int, device: torch.device | str, dtype: torch.dtype = torch.float32
 ) -> DeviceTask:
-    """Move a task's training and validation samples to the device."""
+    """Bring a task's training and validation samples to the device."""
     return DeviceTask(index, to_device(task.train, device, dtype), to_device(task.validation, device, dtype))
 
 

@@ -31,8 +31,14 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
 
 
 @contextmanager
-def sensible_threads(operations: int) -> Iterator[None]:
-    """Use one CPU thread for steps too small to be worth sharing out: waking the others costs more than it saves."""
+def sensible_threads(operations: int | None) -> Iterator[None]:
+    """Use one CPU thread for steps too small to be worth sharing out: waking the others costs more than it saves.
+
+    operations  of a step on the CPU; None for one on a GPU, where nothing is changed
+    """
+    if operations is None:
+        yield
+        return
     before = torch.get_num_threads()
     if operations < _WORTH_SHARING:
         torch.set_num_threads(1)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bocl.training.batches import DeviceSplit
+from bocl.training.precision import matrix_precision
 
 BATCH = 1000
 
@@ -17,13 +18,14 @@ def accuracies(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> Tenso
     right: Tensor | None = None
     with torch.no_grad():
         for start in range(0, len(split), BATCH):
-            logits = predict(split.inputs[start : start + BATCH])
-            hits = (logits.argmax(-1) == split.labels[start : start + BATCH]).sum(-1)
+            inputs, labels = split.rows(start, start + BATCH)
+            hits = (predict(inputs).argmax(-1) == labels).sum(-1)
             right = hits if right is None else right + hits
     assert right is not None
     return right.double() / len(split)
 
 
 def accuracy(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> float:
-    """Return the accuracy of one network with logits (n, classes)."""
-    return float(accuracies(predict, split))
+    """Return the accuracy of one network with logits (n, classes), computed in full float32."""
+    with matrix_precision("float32", split.inputs.device):
+        return float(accuracies(predict, split))

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bocl.training.batches import DeviceTask
+from bocl.training.precision import matrix_precision
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
 
@@ -54,7 +55,11 @@ class EagerStep:
         return self._parts[task.index]
 
     def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
-        """Take one step on the samples ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
+        """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
+        with matrix_precision(self.precision, task.device):
+            self._step(task, batch, rate)
+
+    def _step(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         known = self._known(task)
@@ -87,10 +92,15 @@ class GraphedStep:
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         before = {name: tensor.detach().clone() for name, tensor in network.state.items()}
-        known = precomputed(network, task)
+        with matrix_precision(recipe.precision, task.device):
+            self.graph = self._capture(task, recipe.precision)
+        self.load(before)
+
+    def _capture(self, task: DeviceTask, precision: str) -> torch.cuda.CUDAGraph:
+        known = precomputed(self.network, task)
 
         def step() -> None:
-            losses = batch_losses(network, task, self.batch, recipe.precision, known)
+            losses = batch_losses(self.network, task, self.batch, precision, known)
             self.total.add_(losses.detach())
             losses.sum().backward()
             self.optimiser.step()
@@ -103,10 +113,11 @@ class GraphedStep:
                 step()
         torch.cuda.current_stream(task.device).wait_stream(side)
         self.optimiser.zero_grad(set_to_none=True)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        graph = torch.cuda.CUDAGraph()
+        # What other threads do on the GPU meanwhile, runs of their own, is none of this capture's business.
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
             step()
-        self.load(before)
+        return graph
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Begin anew from these tensors: the optimiser forgets, the network takes them over."""
@@ -120,7 +131,7 @@ class GraphedStep:
             self.total.zero_()
 
     def __call__(self, _task: DeviceTask, batch: Tensor, rate: float) -> None:
-        """Take one step on the samples ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
+        """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
         if rate != self._last_rate:
             self.rate.fill_(rate)
             self._last_rate = rate
@@ -177,28 +188,29 @@ def _why_not(tasks: list[DeviceTask], hooks: Mapping[str, Any]) -> str:
 
 def precomputed(network: Trainable, task: DeviceTask) -> Tensor | None:
     """Return what stays the same in every step for all training samples, where keeping it is worth its memory."""
-    inputs = task.train.inputs
-    first = network.precompute(inputs[:1])
-    if first is None or first.numel() * len(inputs) * first.element_size() > MOST_PRECOMPUTED:
+    samples = len(task.train)
+    first = None if task.train.feed else network.precompute(task.train.rows(0, 1)[0])
+    if first is None or first.nbytes * samples > MOST_PRECOMPUTED:
         return None
-    parts = [network.precompute(chunk) for chunk in inputs.split(PRECOMPUTE_BATCH)]
+    starts = range(0, samples, PRECOMPUTE_BATCH)
+    parts = [network.precompute(task.train.rows(start, start + PRECOMPUTE_BATCH)[0]) for start in starts]
     return torch.cat([part for part in parts if part is not None])
 
 
 def batch_losses(
     network: Trainable, task: DeviceTask, batch: Tensor, precision: str, known: Tensor | None = None
 ) -> Tensor:
-    """Return every network's mean cross-entropy on a batch of shared samples, (K,)."""
+    """Return every network's mean cross-entropy, (K,), on the samples they share, at the places ``batch`` (n,)."""
     autocast: AbstractContextManager[Any] = nullcontext()
     if precision == "bf16":
         autocast = torch.autocast(task.device.type, dtype=torch.bfloat16)
+    x, labels = task.train.take(batch)
     with autocast:
         part = None if known is None else known.index_select(0, batch)
-        logits = network(task.train.inputs.index_select(0, batch), task.index, part)
+        logits = network(x, task.index, part)
     count, samples, classes = logits.shape
-    labels = task.train.labels.index_select(0, batch)
     each = F.cross_entropy(
-        logits.reshape(-1, classes).to(task.train.inputs.dtype),
+        logits.reshape(-1, classes).to(x.dtype),
         labels.expand(count, samples).reshape(-1),
         reduction="none",
     )

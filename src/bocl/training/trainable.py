@@ -19,6 +19,11 @@ class Trainable(Protocol):
         ...
 
     @property
+    def draws(self) -> bool:
+        """Whether a training step draws random numbers, as dropout does."""
+        ...
+
+    @property
     def parameters(self) -> Mapping[str, Tensor]:
         """What the optimiser changes."""
         ...

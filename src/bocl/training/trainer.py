@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -82,15 +83,13 @@ def train(
     hooks = {"penalty": penalty, "adjust_gradients": adjust_gradients, "after_step": after_step}
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
     shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
-    steps = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks) * recipe.epochs
+    per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
     taken = samples = epoch = 0
-    loss = torch.full((network.count,), math.nan, dtype=tasks[0].train.inputs.dtype)
+    loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
     with (
-        sensible_threads(_operations(network, tasks[0]) * recipe.batch_size),
-        matrix_precision(recipe.precision),
-        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+        sensible_threads(_operations(network, tasks[0], recipe.batch_size)),
+        _drawing(network, device, seed_for(seed, "dropout")),
     ):
-        torch.manual_seed(seed_for(seed, "dropout"))
         network.training = True
         step = make_step(network, tasks, recipe, cache=cache, graphed=graphed, hooks=hooks)
         trained = step.network
@@ -98,22 +97,21 @@ def train(
         for epoch in range(1, recipe.epochs + 1):
             trained.training = True
             step.total.zero_()
-            schedule = _interleave(tasks, orders, recipe.batch_size, shuffle)
-            for task, batch in schedule:
-                step(task, batch, _learning_rate(recipe, taken, steps))
+            for task, batch in _interleave(tasks, orders, recipe.batch_size, shuffle):
+                step(task, batch, _learning_rate(recipe, taken, per_epoch * recipe.epochs))
                 taken += 1
                 samples += len(batch)
             trained.training = False
-            loss = torch.where(best.waiting, step.total.cpu() / len(schedule), loss)
+            loss = torch.where(best.waiting, step.total.cpu() / per_epoch, loss)
             if on_epoch is not None:
                 on_epoch(epoch, recipe.epochs)
-            if recipe.patience and best.is_over(_validate(trained, tasks).cpu(), epoch):
+            if recipe.patience and best.is_over(_validate(trained, tasks, recipe.precision), epoch):
                 break
         best.restore()
         finite = torch.isfinite(loss)
         for tensor in trained.state.values():  # the last step may be the one that diverged
             finite &= torch.isfinite(tensor.detach()).flatten(1).all(1).cpu()
-        scores = torch.where(finite, _validate(trained, tasks).cpu(), math.nan)
+        scores = torch.where(finite, _validate(trained, tasks, recipe.precision), math.nan)
         if trained is not network:
             _copy_state(trained.state, network.state)
     network.training = False
@@ -121,15 +119,15 @@ def train(
     return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
 
 
-def _operations(network: Trainable, task: DeviceTask) -> int:
-    """Count the floating-point operations of a forward pass of one sample."""
+def _operations(network: Trainable, task: DeviceTask, samples: int) -> int | None:
+    """Count the floating-point operations of a forward pass of so many samples on a CPU."""
     if task.device.type != "cpu":
-        return 0
+        return None
     training, network.training = network.training, False
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        network(task.train.inputs[:1], task.index)
+        network(task.train.rows(0, 1)[0], task.index)
     network.training = training
-    return int(counter.get_total_flops())
+    return int(counter.get_total_flops()) * samples
 
 
 def _copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
@@ -179,19 +177,30 @@ def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:
 
 def _interleave(
     tasks: Sequence[DeviceTask], orders: Sequence[torch.Generator], batch_size: int, shuffle: torch.Generator
-) -> list[tuple[DeviceTask, Tensor]]:
-    """Return one epoch of (task, sample indices), the tasks' batches mixed when there are several."""
-    batches = [
-        (task, batch)
-        for task, order in zip(tasks, orders, strict=True)
-        for batch in epoch_order(len(task.train), batch_size, order).to(task.device)
-    ]
-    if len(tasks) == 1:
-        return batches
-    return [batches[i] for i in torch.randperm(len(batches), generator=shuffle).tolist()]
+) -> Iterator[tuple[DeviceTask, Tensor]]:
+    """Yield one epoch of (task, places of its next batch), the tasks taking turns at random when there are several."""
+    epochs = [epoch_order(len(task.train), batch_size, order) for task, order in zip(tasks, orders, strict=True)]
+    batches = [task.train.batches(epoch) for task, epoch in zip(tasks, epochs, strict=True)]
+    turns = torch.repeat_interleave(torch.tensor([len(epoch) for epoch in epochs]))
+    if len(tasks) > 1:
+        turns = turns[torch.randperm(len(turns), generator=shuffle)]
+    for turn in turns.tolist():
+        yield tasks[turn], next(batches[turn])
 
 
-def _validate(network: Trainable, tasks: Sequence[DeviceTask]) -> Tensor:
+def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -> Tensor:
     """Return (K,) validation accuracies, the mean over tasks."""
-    scores = [accuracies(partial(network, task=task.index), task.validation) for task in tasks]
-    return torch.stack(scores).mean(0)
+    with matrix_precision(precision, tasks[0].device):
+        scores = [accuracies(partial(network, task=task.index), task.validation) for task in tasks]
+        return torch.stack(scores).mean(0).cpu()
+
+
+@contextmanager
+def _drawing(network: Trainable, device: torch.device, seed: int) -> Iterator[None]:
+    """Let dropout draw from this seed; the random numbers of the process go on afterwards as if nothing was drawn."""
+    if not network.draws:
+        yield
+        return
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
