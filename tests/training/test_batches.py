@@ -80,19 +80,19 @@ def many(samples: int = 50) -> Split:
     return Split(raw, torch.arange(samples) % 7, mean=(0.2, 0.3, 0.4), std=(0.5, 0.6, 0.7))
 
 
-KEPT = {
-    "floats": {},
-    "bytes": {"MOST_AS_FLOATS": 0},
-    "fed": {"MOST_AS_FLOATS": 0, "_room": lambda _device: 0},
-}
+KEPT = ("floats", "bytes", "fed")
 
 
 def keep(kind: str, monkeypatch: pytest.MonkeyPatch, split: Split, window: int = 16) -> DeviceSplit:
-    for name, value in KEPT[kind].items():
-        monkeypatch.setattr(batches, name, value)
+    """Keep a split on the CPU in a way that ``to_device`` chooses for a GPU, too."""
     monkeypatch.setattr(feed, "WINDOW_BYTES", 0)
     monkeypatch.setattr(feed, "FEWEST", window)
-    return to_device(split, "cpu")
+    if kind == "floats":
+        return to_device(split, "cpu")
+    if kind == "bytes":
+        return DeviceSplit(split.raw, split.labels, split.scaling())
+    fed = feed.Feed(split.raw, split.labels)
+    return DeviceSplit(*fed.window(torch.device("cpu")), split.scaling(), fed)
 
 
 @pytest.mark.parametrize("kind", KEPT)
@@ -111,6 +111,23 @@ def test_samples_are_the_same_bits_however_they_are_kept(kind, monkeypatch):
     inputs, labels = kept.rows(10, 33)
     assert torch.equal(inputs, split.inputs()[10:33])
     assert torch.equal(labels, split.labels[10:33])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_a_gpu_keeps_bytes_or_is_fed_and_sees_the_same_samples(share, monkeypatch):
+    split = many()
+    monkeypatch.setattr(batches, "SHARE_OF_FREE_MEMORY", share)
+    monkeypatch.setattr(feed, "WINDOW_BYTES", 0)
+    monkeypatch.setattr(feed, "FEWEST", 16)
+    kept = to_device(split, "cuda")
+    assert kept.inputs.dtype == torch.uint8
+    assert (kept.feed is not None) == (share == 0.0)
+    order = epoch_order(50, 6, generator())
+    for rows, places in zip(order, kept.batches(order), strict=True):
+        inputs, labels = kept.take(places)
+        torch.testing.assert_close(inputs.cpu(), split.inputs()[rows])
+        assert torch.equal(labels.cpu(), split.labels[rows])
 
 
 def test_a_batch_larger_than_what_is_fed_at_a_time_is_refused(monkeypatch):

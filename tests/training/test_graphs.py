@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 import torch
 from training_examples import children, easy_task
 
+from bocl.networks.architectures import mlp
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.steps import EagerStep, StepCache, make_step
 from bocl.training.trainer import train
+from bocl.training.turns import in_turns
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 RECIPE = Recipe("sgd", 0.05, batch_size=16, epochs=3, schedule="cosine", precision="float32")
@@ -50,6 +55,48 @@ def test_a_step_captured_once_serves_later_rounds():
     train(alone, [task], RECIPE, seed=0)
     for name, tensor in again.state.items():
         torch.testing.assert_close(tensor, alone.state[name], rtol=1e-6, atol=1e-7)
+
+
+@needs_gpu
+def test_a_captured_step_keeps_alive_all_it_reads():
+    """Memory that is given back after the capture is filled with NaN; a later round must not read it."""
+    network = ExpandableNetwork(trace(mlp(4, [64], 3)), device="cuda")
+    network.commit(network.grow([network.graph.widths], 3, seeds=[0]).growth(0))
+    small = on_gpu().train
+    wide = DeviceSplit(small.inputs.repeat(2000, 1), small.labels.repeat(2000))
+    task, cache, ends = DeviceTask(1, wide, small), StepCache(), []
+    for _ in range(2):
+        children = network.grow([(2,)], 3, seeds=[1])
+        (fit,) = train(children, [task], replace(RECIPE, batch_size=4096, epochs=1), seed=0, cache=cache)
+        ends.append(fit)
+        torch.cuda.synchronize()
+        filled = [torch.full((size,), torch.nan, device="cuda") for size in (1 << 10, 1 << 20, 1 << 22, 1 << 24)]
+        del filled
+    assert ends[0] == ends[1]
+
+
+@needs_gpu
+def test_runs_side_by_side_end_as_if_they_were_alone():
+    def ends(beside: bool) -> list[dict[str, torch.Tensor]]:
+        found: dict[int, dict[str, torch.Tensor]] = {}
+
+        def one(number: int) -> None:
+            with in_turns(), torch.cuda.stream(torch.cuda.Stream()):
+                network = gpu_children(number + 1)
+                train(network, [on_gpu()], replace(RECIPE, epochs=20), seed=number)
+                found[number] = {name: tensor.cpu() for name, tensor in network.state.items()}
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+            if not beside:
+                thread.join()
+        for thread in threads:
+            thread.join()
+        return [found[number] for number in range(3)]
+
+    for alone, beside in zip(ends(False), ends(True), strict=True):
+        assert all(torch.equal(tensor, beside[name]) for name, tensor in alone.items())
 
 
 def test_without_a_gpu_the_step_is_eager():

@@ -23,7 +23,6 @@ BoTorch is imported when it is used: it takes seconds, and most users of this pa
 from __future__ import annotations
 
 import math
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,8 +37,6 @@ FIT_ITERATIONS = 100  # iterations, not seconds: results must not depend on the 
 ASCENT_ITERATIONS = 100
 RESTARTS = 8
 STARTING_POINTS = 128  # quasi-random points from which the restarts are drawn
-
-_turn = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -228,10 +225,9 @@ def _acquisition(process: GaussianProcess, best: float) -> Any:
 def _quiet_single_thread() -> Iterator[None]:
     """Run on one torch thread, restored after, without the warnings that are of no use to the caller.
 
-    One thread: matrices of a few dozen rows gain nothing from more, and sums keep their order. One search at a
-    time: warnings, random numbers and GPyTorch's settings belong to the process, and runs may be side by side in it.
+    One thread: matrices of a few dozen rows gain nothing from more, and sums keep their order.
     """
-    with _turn, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".torch\.jit\.", category=DeprecationWarning)
         import torch
         from botorch.exceptions.warnings import BotorchWarning

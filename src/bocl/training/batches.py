@@ -11,7 +11,6 @@ from torch import Tensor
 from bocl.tasks.task import Scaling, Split, Task
 from bocl.training.feed import Feed
 
-MOST_AS_FLOATS = 4 << 30  # bytes; larger samples of bytes stay bytes and are scaled as they are taken
 SHARE_OF_FREE_MEMORY = 0.5  # of a GPU; samples that would take more are fed from the host
 
 
@@ -68,30 +67,23 @@ class DeviceTask:
 
 
 def to_device(split: Split, device: torch.device | str, dtype: torch.dtype = torch.float32) -> DeviceSplit:
-    """Bring a split to the device: scaled to floats where they fit easily, else as it is, else fed from the host."""
+    """Bring a split to the device.
+
+    A GPU keeps bytes as bytes: scaling a batch is lost in a step. A CPU scales all samples once. What would take too
+    much of a GPU's free memory stays on the host and is fed.
+    """
     device = torch.device(device)
-    as_floats = split.raw.numel() * dtype.itemsize
-    if as_floats <= min(MOST_AS_FLOATS, _room(device)):
-        return DeviceSplit(split.inputs(device, dtype), split.labels.to(device))
     scale = split.scaling(device, dtype)
-    if split.raw.nbytes <= _room(device):
-        return DeviceSplit(split.raw.to(device), split.labels.to(device), scale)
-    feed = Feed(split.raw, split.labels)
-    inputs, labels = feed.window(device)
-    return DeviceSplit(inputs, labels, scale, feed)
+    if device.type == "cuda" and split.raw.nbytes > torch.cuda.mem_get_info(device)[0] * SHARE_OF_FREE_MEMORY:
+        feed = Feed(split.raw, split.labels)
+        return DeviceSplit(*feed.window(device), scale, feed)
+    raw, labels = split.raw.to(device), split.labels.to(device)
+    if device.type == "cuda" and raw.dtype == torch.uint8:
+        return DeviceSplit(raw, labels, scale)
+    return DeviceSplit(scale(raw), labels)
 
 
-def _room(device: torch.device) -> float:
-    """Return how many bytes samples may take on the device; what is in host memory already always fits there."""
-    if device.type != "cuda":
-        return float("inf")
-    return torch.cuda.mem_get_info(device)[0] * SHARE_OF_FREE_MEMORY
-
-
-def task_to_device(
-    task: Task, index: int, device: torch.device | str, dtype: torch.dtype = torch.float32
-) -> DeviceTask:
-    """Bring a task's training and validation samples to the device."""
+ion samples to the device."""
     return DeviceTask(index, to_device(task.train, device, dtype), to_device(task.validation, device, dtype))
 
 

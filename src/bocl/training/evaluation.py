@@ -27,5 +27,5 @@ def accuracies(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> Tenso
 
 def accuracy(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> float:
     """Return the accuracy of one network with logits (n, classes), computed in full float32."""
-    with matrix_precision("float32", split.inputs.device):
+    with matrix_precision("float32"):
         return float(accuracies(predict, split))

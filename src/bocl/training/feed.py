@@ -34,15 +34,15 @@ class Feed:
 
     def window(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Make room on the device for a window of samples and labels."""
-        inputs = torch.empty(self.room, *self.raw.shape[1:], dtype=self.raw.dtype, device=device)
-        return inputs, torch.empty(self.room, dtype=self.labels.dtype, device=device)
+        inputs = torch.zeros(self.room, *self.raw.shape[1:], dtype=self.raw.dtype, device=device)
+        return inputs, torch.zeros(self.room, dtype=self.labels.dtype, device=device)
 
     def batches(self, order: Tensor, inputs: Tensor, labels: Tensor) -> Iterator[Tensor]:
         """Yield for each row of ``order`` (steps, batch) its places in the window, which is filled in time."""
         if order.shape[1] > self.room:
             raise InputError(
-                f"a batch of {order.shape[1]} samples does not fit into the {self.room} that are fed to the device at a "
-                "time; set recipe.batch_size lower"
+                f"a batch of {order.shape[1]} samples does not fit into the {self.room} that are fed to the device "
+                "at a time; set recipe.batch_size lower"
             )
         windows = order.split(self.room // order.shape[1])
         stages = _Stage(self.raw, inputs), _Stage(self.labels, labels)
@@ -67,7 +67,7 @@ class _Stage:
         self.waiting = torch.empty_like(window) if self.on_gpu else self.pinned
         self.filled = 0
         if self.on_gpu:
-            self.stream = torch.cuda.Stream(window.device)
+            self.stream = torch.cuda.Stream(window.device, priority=-1)  # runs work on streams of priority 0
             self.arrived, self.taken = torch.cuda.Event(), torch.cuda.Event()
 
     def fill(self, rows: Tensor) -> None:

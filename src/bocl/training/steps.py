@@ -7,8 +7,9 @@ Python costs far more than running them. A graph is launched by one call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from bocl.training.batches import DeviceTask
 from bocl.training.precision import matrix_precision
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
+from bocl.training.turns import others_turn
 
 log = logging.getLogger("bocl")
 
@@ -56,8 +58,12 @@ class EagerStep:
 
     def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
-        with matrix_precision(self.precision, task.device):
+        with matrix_precision(self.precision):
             self._step(task, batch, rate)
+
+    def beside_others(self) -> AbstractContextManager[None]:
+        """Take steps inside; no other run goes on meanwhile."""
+        return nullcontext()
 
     def _step(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         for group in self.optimiser.param_groups:
@@ -92,30 +98,33 @@ class GraphedStep:
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         before = {name: tensor.detach().clone() for name, tensor in network.state.items()}
-        with matrix_precision(recipe.precision, task.device):
-            self.graph = self._capture(task, recipe.precision)
+        # A graph reads memory by address: what it reads must live as long as it does.
+        self.task = task
+        with matrix_precision(recipe.precision):
+            self.known = precomputed(network, task)
+            self.graph = self._capture(recipe.precision)
         self.load(before)
 
-    def _capture(self, task: DeviceTask, precision: str) -> torch.cuda.CUDAGraph:
-        known = precomputed(self.network, task)
+    def _capture(self, precision: str) -> torch.cuda.CUDAGraph:
+        task = self.task
 
         def step() -> None:
-            losses = batch_losses(self.network, task, self.batch, precision, known)
+            losses = batch_losses(self.network, task, self.batch, precision, self.known)
             self.total.add_(losses.detach())
             losses.sum().backward()
             self.optimiser.step()
 
-        side = torch.cuda.Stream(task.device)
-        side.wait_stream(torch.cuda.current_stream(task.device))
-        with torch.cuda.stream(side):
+        stream = _capture_stream(task.device)
+        stream.wait_stream(torch.cuda.current_stream(task.device))
+        with torch.cuda.stream(stream):
             for _ in range(WARM_UP_STEPS):
                 self.optimiser.zero_grad(set_to_none=True)
                 step()
-        torch.cuda.current_stream(task.device).wait_stream(side)
+        torch.cuda.current_stream(task.device).wait_stream(stream)
         self.optimiser.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
-        # What other threads do on the GPU meanwhile, runs of their own, is none of this capture's business.
-        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+        # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             step()
         return graph
 
@@ -137,6 +146,31 @@ class GraphedStep:
             self._last_rate = rate
         self.batch.copy_(batch)
         self.graph.replay()
+
+    @contextmanager
+    def beside_others(self) -> Iterator[None]:
+        """Take steps inside, while other runs go on, and wait until they are done."""
+        if self.task.train.feed is not None:
+            yield
+            return
+        with others_turn():
+            yield
+            torch.cuda.current_stream(self.batch.device).synchronize()
+
+
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream to capture on: the run's own where it has one.
+
+    PyTorch hands out the same few streams again and again. A new one for every capture would in time be a stream that
+    another run works on, and that run's work would end up in this graph.
+    """
+    current = torch.cuda.current_stream(device)
+    return current if current != torch.cuda.default_stream(device) else _stream_beside_the_default(device)
+
+
+@cache
+def _stream_beside_the_default(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 class StepCache:

@@ -97,10 +97,12 @@ def train(
         for epoch in range(1, recipe.epochs + 1):
             trained.training = True
             step.total.zero_()
-            for task, batch in _interleave(tasks, orders, recipe.batch_size, shuffle):
-                step(task, batch, _learning_rate(recipe, taken, per_epoch * recipe.epochs))
-                taken += 1
-                samples += len(batch)
+            batches = _interleave(tasks, orders, recipe.batch_size, shuffle)
+            with step.beside_others():
+                for task, batch in batches:
+                    step(task, batch, _learning_rate(recipe, taken, per_epoch * recipe.epochs))
+                    taken += 1
+                    samples += len(batch)
             trained.training = False
             loss = torch.where(best.waiting, step.total.cpu() / per_epoch, loss)
             if on_epoch is not None:
@@ -178,19 +180,18 @@ def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:
 def _interleave(
     tasks: Sequence[DeviceTask], orders: Sequence[torch.Generator], batch_size: int, shuffle: torch.Generator
 ) -> Iterator[tuple[DeviceTask, Tensor]]:
-    """Yield one epoch of (task, places of its next batch), the tasks taking turns at random when there are several."""
+    """Return one epoch of (task, places of its next batch), the tasks' batches mixed when there are several."""
     epochs = [epoch_order(len(task.train), batch_size, order) for task, order in zip(tasks, orders, strict=True)]
     batches = [task.train.batches(epoch) for task, epoch in zip(tasks, epochs, strict=True)]
     turns = torch.repeat_interleave(torch.tensor([len(epoch) for epoch in epochs]))
     if len(tasks) > 1:
         turns = turns[torch.randperm(len(turns), generator=shuffle)]
-    for turn in turns.tolist():
-        yield tasks[turn], next(batches[turn])
+    return ((tasks[turn], next(batches[turn])) for turn in turns.tolist())
 
 
 def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -> Tensor:
     """Return (K,) validation accuracies, the mean over tasks."""
-    with matrix_precision(precision, tasks[0].device):
+    with matrix_precision(precision):
         scores = [accuracies(partial(network, task=task.index), task.validation) for task in tasks]
         return torch.stack(scores).mean(0).cpu()
 
