@@ -83,7 +83,10 @@ def to_device(split: Split, device: torch.device | str, dtype: torch.dtype = tor
     return DeviceSplit(scale(raw), labels)
 
 
-ion samples to the device."""
+def task_to_device(
+    task: Task, index: int, device: torch.device | str, dtype: torch.dtype = torch.float32
+) -> DeviceTask:
+    """Bring a task's training and validation samples to the device."""
     return DeviceTask(index, to_device(task.train, device, dtype), to_device(task.validation, device, dtype))
 
 
