@@ -80,4 +80,4 @@ def test_the_command_prints_json(tiny, monkeypatch, capsys):
     assert not ended.value.code
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {frozenset(row) for row in rows} == {frozenset(FIELDS)}
-    assert {row["peak_memory_mb"] for row in rows} == {None}, "memory is not measured on a CPU"
+    assert all(row["peak_memory_mb"] > 50 for row in rows), "the whole process, PyTorch included"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from bocl.benchmarks.memory import forget_peak_memory, peak_memory_mb
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings
@@ -56,15 +57,13 @@ def measure_growth(
             z = graph.widths if index == 0 else (growth,) * len(graph.groups)
             seconds = []
             for _ in range(2):
-                if device.type == "cuda":
-                    torch.cuda.reset_peak_memory_stats(device)
+                forget_peak_memory(device)
                 children = network.grow([z], 10, seeds=[index])
                 began = time.perf_counter()
                 train(children, [task], recipe, seed=0)
                 seconds.append(time.perf_counter() - began)
             network.commit(children.growth(0))
-            peak = torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else float("nan")
             stored = sum(sum(parts.values()) for parts in network.parameters_by_task())
-            costs.append(TaskCost(mode, index + 1, min(seconds), peak, stored))
+            costs.append(TaskCost(mode, index + 1, min(seconds), peak_memory_mb(device), stored))
             tell(costs[-1])
     return costs

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from bocl.benchmarks.memory import forget_peak_memory, peak_memory_mb
 from bocl.methods.rounds import padding
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
@@ -61,14 +62,14 @@ CHILDREN = (1, 4, 16, 32, 64)
 def cases(device: torch.device, quick: bool) -> list[Case]:
     """Return what is measured: the paper's MLP and LeNet, on fewer samples where a CPU would take long."""
     gpu = device.type == "cuda" and not quick
-    epochs = 10 if gpu else 2
+    epochs = 10 if gpu else 2 if quick else 5
     return [
         Case(
             "mlp",
             widths=(30, 30),
             bounds=(30, 30),
             shape=(784,),
-            samples=60_000 if gpu else 12_800 if not quick else 2_560,
+            samples=60_000 if gpu else 2_560 if quick else 6_400,
             recipe=Recipe("sgd", 0.05, batch_size=128, epochs=epochs),
         ),
         Case(
@@ -76,7 +77,7 @@ def cases(device: torch.device, quick: bool) -> list[Case]:
             widths=(4, 8, 15, 15),
             bounds=(8, 16, 29, 29),
             shape=(3, 32, 32),
-            samples=4_480 if gpu else 1_920 if not quick else 640,
+            samples=4_480 if gpu else 640 if quick else 960,
             recipe=Recipe("adam", 1e-3, batch_size=64 if device.type == "cuda" else 32, epochs=epochs),
         ),
     ]
@@ -136,16 +137,14 @@ def _measure(epoch: Callable[[], None], device: torch.device) -> tuple[float, fl
     """Return (seconds, peak megabytes) of one epoch, after one that warms up."""
     epoch()
     best = float("inf")
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+    forget_peak_memory(device)
     for _ in range(2):
         _wait(device)
         began = time.perf_counter()
         epoch()
         _wait(device)
         best = min(best, time.perf_counter() - began)
-    peak = torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else float("nan")
-    return best, peak
+    return best, peak_memory_mb(device)
 
 
 def _wait(device: torch.device) -> None:
