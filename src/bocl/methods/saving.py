@@ -31,6 +31,7 @@ from bocl.networks.check import check_graph, check_takes, check_tensors, plain_s
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import from_json, to_json
 from bocl.networks.growth import Shapes
+from bocl.networks.lateral import LateralNetwork
 from bocl.networks.plain import PlainNetwork
 from bocl.records.files import write_whole
 from bocl.records.journal import to_json as as_json
@@ -260,6 +261,8 @@ def _check_state(method: Method, state: State) -> None:
     classes = [entry.classes for entry in seen]
     if isinstance(network, PlainNetwork):
         wanted = plain_shapes(method.graph, classes, shared_head=network.shared_head)
+    elif isinstance(network, LateralNetwork):
+        wanted = network.shapes(classes)
     else:
         wanted = _one_network_each(method, classes)
     check_tensors(state.tensors, wanted)

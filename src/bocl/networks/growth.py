@@ -30,7 +30,7 @@ from bocl.networks.graph import Graph, Widths
 Shapes = dict[str, tuple[Any, ...]]
 Wiring = Literal["full", "forward"]
 PARTS = ("shared", "heads", "attention", "norms")
-_PART_OF = {"layer": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
+_PART_OF = {"layer": "shared", "lateral": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
 _STATISTICS = ("mean", "var")
 MOST_REDUCTION = 10**9  # beyond the width of any layer
 MOST_GATE_BIAS = 1e6  # a sigmoid is flat long before
