@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bocl.errors import ConfigError, did_you_mean
+from bocl.methods.den import DENSettings
 from bocl.methods.pgn import PGNSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.growth import GrowthSettings
@@ -18,7 +19,7 @@ from bocl.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
-MethodName = Literal["bocl", "sn", "fixed", "independent", "joint", "pgn"]
+MethodName = Literal["bocl", "sn", "fixed", "independent", "joint", "pgn", "den"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Config:
     fixed: FixedSettings = field(default_factory=FixedSettings)
     sn: SNSettings = field(default_factory=SNSettings)
     pgn: PGNSettings = field(default_factory=PGNSettings)
+    den: DENSettings = field(default_factory=DENSettings)
 
     def __post_init__(self) -> None:
         if self.seed < 0:

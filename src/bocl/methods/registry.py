@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bocl.methods.bocl import BOCL
+from bocl.methods.den import DEN
 from bocl.methods.fixed import Fixed
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
@@ -10,4 +11,4 @@ from bocl.methods.method import Method
 from bocl.methods.pgn import PGN
 from bocl.methods.sn import SN
 
-METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (BOCL, SN, Fixed, Independent, Joint, PGN)}
+METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (BOCL, SN, Fixed, Independent, Joint, PGN, DEN)}

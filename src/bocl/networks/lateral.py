@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from bocl.networks import functions
 from bocl.networks.compact import normalise_blocks
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm
-from bocl.networks.growth import GrowthSettings, Shapes, initialise, is_parameter, shapes
+from bocl.networks.growth import GrowthSettings, Shapes, initialise, is_parameter, shapes, tensor_names
 from bocl.networks.products import plain_product
 from bocl.networks.stacked import normalise_batch
 from bocl.seeding import seed_for
@@ -197,8 +197,8 @@ def _values(
         value = values[step.reads[0]]
         match step:
             case Layer():
-                prefix, name = ("head", "weight") if step.group is None else (f"layer/{step.name}", "rows")
-                out = plain_product(step, value, weights[f"{prefix}/{name}"], weights.get(f"{prefix}/bias"))
+                weight, bias = tensor_names(step)
+                out = plain_product(step, value, weights[weight], weights.get(bias))
                 if step.name in features:
                     out = out + _lateral(step, value, weights, features[step.name])
                 values.append(out)
