@@ -14,6 +14,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from bocl.errors import DeviceError, FolderError, InputError, WorkError
+from bocl.methods.den import DEN
 from bocl.methods.fixed import Fixed
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
@@ -21,7 +22,7 @@ from bocl.methods.pgn import PGN
 from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
 
-SAVED = ["bocl", "fixed", "sn", "joint", "independent", "pgn"]
+SAVED = ["bocl", "fixed", "sn", "joint", "independent", "pgn", "den"]
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def saved(tmp_path_factory):
         "joint": Joint(small_cnn(), recipe=RECIPE, device="cpu"),
         "independent": Independent(small_cnn(), recipe=RECIPE, device="cpu"),
         "pgn": PGN(small_cnn(), recipe=RECIPE, device="cpu"),
+        "den": DEN(small_cnn(), recipe=RECIPE, device="cpu"),
     }
     for name, learner in learners.items():
         for task in (0, 1):

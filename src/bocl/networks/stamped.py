@@ -88,10 +88,10 @@ class StampedNetwork:
     def shapes(self, added: Sequence[Widths], classes: Sequence[int]) -> Shapes:
         """Return the shape of every tensor after tasks that added these units: shared by NAME, own by TASK/NAME."""
         groups = len(self.graph.groups)
-        if len(added) != len(classes) or (added and tuple(added[0]) != self.graph.widths):
-            raise NetworkError(
-                f"facts.units: {len(added)} entries are not those of {len(classes)} tasks on this network"
-            )
+        if len(added) != len(classes):
+            raise NetworkError(f"facts.units has {len(added)} entries that are not of the {len(classes)} tasks seen")
+        if added and tuple(added[0]) != self.graph.widths:
+            raise NetworkError(f"facts.units[0] is {added[0]}; the base network has {self.graph.widths}")
         found: Shapes = {}
         widths = (0,) * groups
         for task, (units, count) in enumerate(zip(added, classes, strict=True)):
