@@ -197,6 +197,9 @@ def test_a_unit_that_drifted_is_copied_and_the_original_restored(network):
             restored = torch.equal(now[unit], was[unit])
             assert restored == ((layer.name, unit) != (names[0], 3)), (layer.name, unit)
         assert len(split[f"layer/{layer.name}/rows"]) == len(tensors[f"layer/{layer.name}/rows"]) + 1
+    reader, spread = split[f"layer/{names[1]}/rows"][0], graph.layers[1].source.spread  # old, and not copied itself
+    assert not reader[-spread:].any()  # it does not read the copy yet
+    assert torch.equal(reader[:-spread], tensors[f"layer/{names[1]}/rows"][0])
     assert torch.equal(split[f"layer/{names[0]}/rows"][-1], tensors[f"layer/{names[0]}/rows"][2])
     assert torch.equal(split[f"layer/{names[0]}/bias"][-1], tensors[f"layer/{names[0]}/bias"][2])
 
