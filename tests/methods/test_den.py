@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -129,10 +130,11 @@ def test_the_selection_trains_the_head_alone(monkeypatch):
         return loss
 
     monkeypatch.setattr(DEN, "_train", watch)
-    learn(make(small_cnn), 2)
+    names = ("conv", "norm", "relu", "pool", "flatten", "overhead", "act", "out")  # one ends in "head", and is none
+    learn(make(lambda: nn.Sequential(OrderedDict(zip(names, small_cnn(), strict=True)))), 2)
     assert [step for step, _ in steps] == ["base", "selection", "retraining", "expansion", "duplication"]
     assert steps[1][1] == {"head/weight", "head/bias"}
-    assert {"layer/0/rows", "layer/5/rows"} <= steps[2][1]
+    assert {"layer/conv/rows", "layer/overhead/rows"} <= steps[2][1]
 
 
 # -- expansion and pruning --------------------------------------------------------------------------

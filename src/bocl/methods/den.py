@@ -39,7 +39,7 @@ from bocl.methods.method import Learned, State, join_tensors, part_tensors
 from bocl.methods.saving import save
 from bocl.methods.sparse_training import Pull, train_part
 from bocl.networks.graph import Graph, Widths
-from bocl.networks.sparse import Masks, inside, reached_units, stamped_later, unit_norms
+from bocl.networks.sparse import Masks, inside, reached_units, silent_units, stamped_later, unit_norms
 from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, rewired, widened
 from bocl.records.events import Listener, nobody
 from bocl.search.settings import MOST_UNITS
@@ -135,8 +135,7 @@ class DEN:
         if index:
             self._learn_later(draft, data, task.name, listen)
         else:
-            everything = {name: torch.ones_like(tensor, dtype=torch.bool) for name, tensor in start.items()}
-            self._train(draft, data, everything, Pull(l1=self.settings.l1), "base", task.name, listen)
+            self._train(draft, data, _all_of(start), Pull(l1=self.settings.l1), "base", task.name, listen)
         now = _widths(self.graph, draft.tensors)
         added = tuple(new - old for new, old in zip(now, before, strict=True))
         self.network.commit(draft.tensors, added)
@@ -149,10 +148,7 @@ class DEN:
         """Take the steps of every task but the first."""
         settings, graph = self.settings, self.graph
         old = {key: tensor for key, tensor in draft.tensors.items() if key.startswith("layer/")}
-        whole_head = {
-            key: torch.ones_like(draft.tensors[key], dtype=torch.bool) for key in draft.tensors if "head/" in key
-        }
-        self._train(draft, data, whole_head, Pull(l1=settings.l1), "selection", name, listen)
+        self._train(draft, data, _all_of(draft.tensors, "head/"), Pull(l1=settings.l1), "selection", name, listen)
 
         selected = inside(graph, draft.tensors, reached_units(graph, draft.tensors))
         pull = Pull(l2=settings.l2, anchor=settings.anchor, anchored=old)
@@ -221,7 +217,7 @@ def pruned(graph: Graph, tensors: dict[str, Tensor], before: Widths) -> dict[str
     """Take units whose group is all zero out of every tensor, but for the first ``before``, which old tasks know."""
     kept = []
     for group, first in enumerate(before):
-        alive = unit_norms(graph, tensors, group) > 0
+        alive = ~silent_units(graph, tensors, group)
         alive[:first] = True
         kept.append(alive.nonzero().squeeze(1))
     return rewired(graph, tensors, kept)
@@ -231,6 +227,10 @@ def drifted_units(graph: Graph, tensors: dict[str, Tensor], old: dict[str, Tenso
     """Return the numbers of old units of every group whose incoming weights and bias moved by more than ``most``."""
     moved = {name: tensors[name][tuple(map(slice, tensor.shape))] - tensor for name, tensor in old.items()}
     return [(unit_norms(graph, moved, group) > most).nonzero().squeeze(1) for group in range(len(graph.groups))]
+
+
+def _all_of(tensors: dict[str, Tensor], prefix: str = "") -> Masks:
+    return {key: torch.ones_like(tensor, dtype=torch.bool) for key, tensor in tensors.items() if key.startswith(prefix)}
 
 
 def _widths(graph: Graph, tensors: dict[str, Tensor]) -> Widths:

@@ -71,7 +71,7 @@ def train_part(
     def shrink(parameters: Mapping[str, Tensor], rate: float) -> None:
         part = rate / recipe.learning_rate
         for key, tensor in parameters.items():
-            if key in masks and key.endswith(("/rows", "head/weight")):
+            if key in masks and (key.endswith("/rows") or key == "head/weight"):
                 tensor.copy_(torch.where(masks[key], soft_threshold(tensor, part * pull.l1), tensor))
         if pull.group_lasso:
             own = {key: tensor[0] for key, tensor in parameters.items()}

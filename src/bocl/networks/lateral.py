@@ -75,8 +75,7 @@ class LateralNetwork:
             for column in self.columns[:columns]:
                 values = _values(self.graph, column, x, _side_by_side(inputs), training=False, head=False)
                 for layer in _with_laterals(self.graph):
-                    value = values[layer.reads[0]]
-                    channels = self.graph.widths[layer.source.group or 0]
+                    value, channels = values[layer.reads[0]], layer.source.width
                     inputs[layer.name].append(value.reshape(len(x), channels, prod(value.shape[1:]) // channels))
         return _side_by_side(inputs)
 

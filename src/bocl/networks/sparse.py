@@ -36,6 +36,11 @@ def unit_norms(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tenso
     return torch.stack([part.square().sum(1) for part in _unit_parts(graph, tensors, group)]).sum(0).sqrt()
 
 
+def silent_units(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
+    """Return the units whose group is nothing but zeros, (C,)."""
+    return ~torch.stack([part.any(1) for part in _unit_parts(graph, tensors, group)]).any(0)
+
+
 def shrink_units(graph: Graph, tensors: Mapping[str, Tensor], before: Widths, threshold: float) -> None:
     """Take a group-lasso step, in place, on every unit but the first ``before`` of each channel group."""
     for group, first in enumerate(before):
@@ -93,9 +98,10 @@ def stamped_later(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) -
         new.append(torch.arange(len(norms), device=norms.device) >= first)
     masks = {name: _whole(tensors) for name in tensors if not name.startswith("layer/")}
     for layer in graph.layers:
+        assert layer.group is not None
         weight, bias = tensor_names(layer)
         masks[weight] = reduce(or_, _ends(layer, new))
-        masks[bias] = new[layer.group or 0]
+        masks[bias] = new[layer.group]
     return masks
 
 

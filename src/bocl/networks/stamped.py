@@ -126,10 +126,12 @@ def widened(
     for name, old in tensors.items():
         if name.endswith("/rows"):
             fresh[name] = put_around(old, columns.get(name.removesuffix("rows") + "columns"), fresh[name])
-        elif name.startswith("layer/") or name == "head/bias":
-            fresh[name] = torch.cat([old, fresh[name]]) if name.startswith("layer/") else old.clone()
+        elif name.startswith("layer/"):
+            fresh[name] = torch.cat([old, fresh[name]])
         elif name == "head/weight":
             fresh[name] = torch.cat([old, fresh[name][:, old.shape[1] :]], dim=1)
+        elif name == "head/bias":
+            fresh[name] = old.clone()
     return fresh
 
 
