@@ -118,6 +118,21 @@ def test_an_anchor_holds():
     assert moved[1] < moved[0] / 3
 
 
+def test_what_is_retrained_decays():
+    learner = make()
+    learn(learner, 1)
+    graph, tensors, widths = learner.graph, learner.network.start(2, seed=1), learner.network.widths(0)
+    data = task_to_device(hard_stream()[1], 1, "cpu")
+    recipe = replace(RECIPE, optimiser="sgd", momentum=0.0, learning_rate=1e-4, batch_size=26, epochs=1, weight_decay=0)
+    masks = inside(graph, tensors, [torch.ones(width) > 0 for width in widths])
+    plain, decayed = (
+        train_part(graph, tensors, widths, data, recipe, masks, Pull(l2=l2), name="x", seed=0, listen=nobody)[0]
+        for l2 in (0.0, 50.0)
+    )
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(decayed[name], plain[name] - 1e-4 * 50.0 * tensor)
+
+
 def test_the_selection_trains_the_head_alone(monkeypatch):
     steps = []
     original = DEN._train
@@ -144,6 +159,18 @@ def test_a_small_loss_needs_no_expansion():
     assert learn(make(loss=FAR, drift=FAR), 2)[1].widths == (0, 0)
     assert learn(make(loss=0.0, drift=FAR, expansion=3, group_lasso=0.0), 2)[1].widths == (3, 3)
     assert learn(make(loss=0.0, drift=FAR, expansion=(2, 0), group_lasso=0.0), 2)[1].widths == (2, 0)
+
+
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+def test_new_units_stand_beside_what_is_known(network):
+    learner, tensors, before = grown(network)
+    start = learner.network.start(3, seed=5)
+    wider = tuple(width + 2 for width in before)
+    again = den.widened(learner.graph, tensors, wider, (1,) * len(before), 3, seed=7, device="cpu")
+    for known, now in ((start, tensors), (tensors, again)):
+        for name, tensor in known.items():
+            assert torch.equal(now[name][tuple(map(slice, tensor.shape))], tensor), name
+            assert now[name].shape != tensor.shape or name == "head/bias"
 
 
 def test_a_strong_group_lasso_leaves_no_new_unit():
