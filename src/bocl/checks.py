@@ -99,11 +99,10 @@ def instance(name: str, value: object, kind: type[T]) -> T:
     return value
 
 
-def widths(*, most: int) -> Callable[[str, object], int | tuple[int, ...]]:
-    """Check for units to add: one number, or a list with one number per hidden group, which becomes a tuple."""
-    one = whole(least=0, most=most)
+def one_or_each(one: Callable[[str, object], T]) -> Callable[[str, object], T | tuple[T, ...]]:
+    """Check for one value for all hidden groups, or a list with one per group, which becomes a tuple."""
 
-    def check(name: str, value: object) -> int | tuple[int, ...]:
+    def check(name: str, value: object) -> T | tuple[T, ...]:
         if not isinstance(value, list | tuple):
             return one(name, value)
         if not value:
@@ -113,9 +112,14 @@ def widths(*, most: int) -> Callable[[str, object], int | tuple[int, ...]]:
     return check
 
 
-def per_group(name: str, value: int | tuple[int, ...], groups: int) -> tuple[int, ...]:
+def widths(*, most: int) -> Callable[[str, object], int | tuple[int, ...]]:
+    """Check for units to add: one number, or one number per hidden group."""
+    return one_or_each(whole(least=0, most=most))
+
+
+def per_group(name: str, value: T | tuple[T, ...], groups: int) -> tuple[T, ...]:
     """Return one number for each of a network's hidden groups."""
-    if isinstance(value, int):
+    if not isinstance(value, tuple):
         return (value,) * groups
     if len(value) != groups:
         raise ConfigError(

@@ -11,10 +11,12 @@ from torch import nn
 from bocl.errors import BoclError, ConfigError, did_you_mean
 from bocl.experiment.config import Config, NetworkSettings
 from bocl.methods.bocl import BOCL
+from bocl.methods.den import DEN
 from bocl.methods.fixed import Fixed
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.method import Method
+from bocl.methods.pgn import PGN
 from bocl.methods.sn import SN
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.graph import Graph
@@ -68,6 +70,10 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
             return Independent(graph, **common)
         case "joint":
             return Joint(graph, **common)
+        case "pgn":
+            return PGN(graph, settings=config.pgn, **common)
+        case "den":
+            return DEN(graph, settings=config.den, **common)
 
 
 def _import(path: str) -> Callable[..., nn.Module]:

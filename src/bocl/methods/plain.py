@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from bocl.methods.checks import check_trained
 from bocl.methods.method import Learned
@@ -14,7 +15,8 @@ from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
-from bocl.training.trainer import Effort, train
+from bocl.training.trainable import Trainable
+from bocl.training.trainer import Effort, Fit, train
 
 WAY_OUT_OF_MEMORY = "a smaller recipe.batch_size or network"
 
@@ -28,10 +30,27 @@ def train_plain(
     """
     listen(RoundStarted("base", (network.graph.widths,)))
     trained = network.trainable()
-    (fit,) = train(trained, tasks, recipe, seed=seed, on_epoch=lambda done, total: listen(EpochDone(done, total)))
-    check_trained(fit.accuracy, name)
+    fit = train_one(trained, tasks, recipe, name=name, seed=seed, listen=listen)
     network.take(trained)
     return fit.effort
+
+
+def train_one(
+    network: Trainable,
+    tasks: Sequence[DeviceTask],
+    recipe: Recipe,
+    *,
+    name: str,
+    seed: int,
+    listen: Listener,
+    **hooks: Any,
+) -> Fit:
+    """Train a stack of one, tell every epoch, and refuse what diverged; ``hooks`` are those of ``train``."""
+    (fit,) = train(
+        network, tasks, recipe, seed=seed, on_epoch=lambda done, total: listen(EpochDone(done, total)), **hooks
+    )
+    check_trained(fit.accuracy, name)
+    return fit
 
 
 def learned_plain(

@@ -29,9 +29,11 @@ from bocl.methods.growing import check_history, growths_from
 from bocl.methods.method import Method, State
 from bocl.networks.check import check_graph, check_takes, check_tensors, plain_shapes
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import from_json, to_json
+from bocl.networks.graph import Widths, from_json, to_json
 from bocl.networks.growth import Shapes
+from bocl.networks.lateral import LateralNetwork
 from bocl.networks.plain import PlainNetwork
+from bocl.networks.stamped import StampedNetwork
 from bocl.records.files import write_whole
 from bocl.records.journal import to_json as as_json
 from bocl.settings import parse_value, plain
@@ -260,6 +262,11 @@ def _check_state(method: Method, state: State) -> None:
     classes = [entry.classes for entry in seen]
     if isinstance(network, PlainNetwork):
         wanted = plain_shapes(method.graph, classes, shared_head=network.shared_head)
+    elif isinstance(network, LateralNetwork):
+        wanted = network.shapes(classes)
+    elif isinstance(network, StampedNetwork):
+        added = parse_value(tuple[Widths, ...], state.facts["units"], "facts.units")
+        wanted = network.shapes(added, classes)
     else:
         wanted = _one_network_each(method, classes)
     check_tensors(state.tensors, wanted)

@@ -87,6 +87,13 @@ def normalise_blocks(x: Tensor, sizes: Sequence[int], base_groups: int, eps: flo
     return torch.cat(parts, dim=1)
 
 
+def put_around(old: Tensor, columns: Tensor | None, rows: Tensor) -> Tensor:
+    """Put a growth's columns (o, z_in, …) and rows (z_out, i + z_in, …) around a layer's weight (o, i, …)."""
+    if columns is None:  # nothing reads back: raw input, or the `forward` wiring
+        columns = old.new_zeros(old.shape[0], rows.shape[1] - old.shape[1], *old.shape[2:])
+    return torch.cat([torch.cat([old, columns.detach()], 1), rows], 0)
+
+
 def assemble(graph: Graph, known: CompactNetwork | None, growth: Growth) -> CompactNetwork:
     """Put a task's new pieces around what is known and return the whole as contiguous copies."""
     weights = {
@@ -99,11 +106,8 @@ def assemble(graph: Graph, known: CompactNetwork | None, growth: Growth) -> Comp
         rows = growth.tensors[f"{prefix}/rows"].detach()
         bias = growth.tensors[f"{prefix}/bias"].detach() if layer.bias else None
         if known is not None:
-            old = known.weights[f"{prefix}/weight"]
             columns = growth.tensors.get(f"{prefix}/columns")
-            if columns is None:  # nothing reads back: raw input, or the `forward` wiring
-                columns = old.new_zeros(old.shape[0], rows.shape[1] - old.shape[1], *layer.kernel)
-            rows = torch.cat([torch.cat([old, columns.detach()], 1), rows], 0)
+            rows = put_around(known.weights[f"{prefix}/weight"], columns, rows)
             if bias is not None:
                 bias = torch.cat([known.weights[f"{prefix}/bias"], bias])
         weights[f"{prefix}/weight"] = rows.clone(memory_format=torch.contiguous_format)

@@ -25,12 +25,12 @@ from torch import Tensor
 
 from bocl.checks import flag, number, settle, whole, word
 from bocl.networks import attention
-from bocl.networks.graph import Graph, Widths
+from bocl.networks.graph import Graph, Layer, Widths
 
 Shapes = dict[str, tuple[Any, ...]]
 Wiring = Literal["full", "forward"]
 PARTS = ("shared", "heads", "attention", "norms")
-_PART_OF = {"layer": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
+_PART_OF = {"layer": "shared", "lateral": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
 _STATISTICS = ("mean", "var")
 MOST_REDUCTION = 10**9  # beyond the width of any layer
 MOST_GATE_BIAS = 1e6  # a sigmoid is flat long before
@@ -147,6 +147,12 @@ def count_by_group(graph: Graph, before: Widths, z: Any, settings: GrowthSetting
         if group is not None:
             totals[..., group] += np.asarray(prod(shape), dtype=np.int64)
     return totals
+
+
+def tensor_names(layer: Layer) -> tuple[str, str]:
+    """Return what a layer's weight and bias are called in a growth from nothing."""
+    prefix, weight = ("head", "weight") if layer.group is None else (f"layer/{layer.name}", "rows")
+    return f"{prefix}/{weight}", f"{prefix}/bias"
 
 
 def is_parameter(name: str) -> bool:

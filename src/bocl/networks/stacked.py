@@ -246,16 +246,9 @@ class Children:
         if norm.kind == "group":
             x = self._group_norm(norm, x)
         else:
-            running_mean, running_var = self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"]
-            mean, var = running_mean, running_var
-            if self.training:
-                over = (1, *range(3, x.dim()))
-                var, mean = torch.var_mean(x, over, correction=0)
-                samples = x.shape[1] * x[0, 0, 0].numel()
-                with torch.no_grad():
-                    running_mean.lerp_(mean, norm.momentum)
-                    running_var.lerp_(var * (samples / max(samples - 1, 1)), norm.momentum)
-            x = (x - _per_channel(mean, x)) * _per_channel((var + norm.eps).rsqrt(), x)
+            x = normalise_batch(
+                norm, x, self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"], training=self.training
+            )
         if not norm.affine:
             return x
         weight, bias = self.parameters[f"{prefix}/weight"], self.parameters[f"{prefix}/bias"]
@@ -278,6 +271,19 @@ class Children:
         centred = (new - new.sum(over, keepdim=True) / own) * mask
         var = centred.square().sum(over, keepdim=True) / own
         return torch.cat([old, centred * (var + norm.eps).rsqrt()], dim=2)
+
+
+def normalise_batch(norm: Norm, x: Tensor, running_mean: Tensor, running_var: Tensor, *, training: bool) -> Tensor:
+    """Normalise x (K, n, C, *space) by the batch's statistics, which the running ones (K, C) follow, or by those."""
+    mean, var = running_mean, running_var
+    if training:
+        over = (1, *range(3, x.dim()))
+        var, mean = torch.var_mean(x, over, correction=0)
+        samples = x.shape[1] * x[0, 0, 0].numel()
+        with torch.no_grad():
+            running_mean.lerp_(mean, norm.momentum)
+            running_var.lerp_(var * (samples / max(samples - 1, 1)), norm.momentum)
+    return (x - _per_channel(mean, x)) * _per_channel((var + norm.eps).rsqrt(), x)
 
 
 def _known_prefix(graph: Graph) -> tuple[int, int]:

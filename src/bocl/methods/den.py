@@ -1,0 +1,237 @@
+"""DEN: retrain what a task can use, grow where that is not enough, copy what would be forgotten.
+
+The first task is trained whole with an L1 penalty, min L(W) + μ‖W‖₁. Task t then takes these steps, W' its start:
+
+1. selection     train its head alone, min L + μ‖W_head‖₁; S is every unit reached from weights that are not zero
+2. retraining    within S alone: min L(W_S) + μ₂/2 ‖W_S‖² + λ/2 ‖W_S - W'_S‖²
+3. expansion     if the training loss is still ≥ τ: k units more per layer, min L(W_N) + μ‖W_N‖₁ + γ Σ_g ‖W_g‖₂
+                 with a group g per new unit (a filter of a convolution); units whose group is zero are removed
+4. duplication   a unit whose incoming weights moved by more than σ (in ‖·‖₂) is copied: the copy is new and keeps them,
+                 the original goes back to W'; then what is new is retrained, min L + μ₂/2 ‖·‖²
+5. stamps        what is new is stamped t; a task never sees what is stamped later (``networks/stamped.py``)
+
+Source: Lifelong Learning with Dynamically Expandable Networks (Yoon et al., 2018). Where this deviates:
+
+- μ and γ are what a proximal step at the full learning rate takes off, the way the published values 1e-5 and 1e-3
+  were used; as coefficients of the loss they are μ and γ divided by the learning rate. They follow its schedule;
+- the penalties above stand in for the recipe's weight decay;
+- connections between two units of S are retrained even where they are zero; raw input always belongs to S;
+- steps 3 and 4 train all that is new to task t, its head and norms included, and nothing else, so that a unit never
+  drifts by more than σ in one task; the paper retrains everything in step 4;
+- where an old unit reads a copied one, the new connection starts at 0;
+- norms (batch norms alone) are each task's own and, like biases, part of a unit's group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bocl.checks import instance, number, per_group, settle, whole
+from bocl.checks import widths as units
+from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
+from bocl.methods.method import Learned, State, join_tensors, part_tensors
+from bocl.methods.saving import save
+from bocl.methods.sparse_training import Pull, train_part
+from bocl.networks.graph import Graph, Widths
+from bocl.networks.sparse import Masks, inside, reached_units, silent_units, stamped_later, unit_norms
+from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, rewired, widened
+from bocl.records.events import Listener, nobody
+from bocl.search.settings import MOST_UNITS
+from bocl.seeding import seed_for
+from bocl.tasks.task import Task
+from bocl.training.batches import DeviceTask, task_to_device
+from bocl.training.device import resolve_device
+from bocl.training.evaluation import accuracy
+from bocl.training.recipe import Recipe
+from bocl.training.trainer import Effort
+
+
+@dataclass(frozen=True)
+class DENSettings:
+    """Of the method `den`.
+
+    l1           μ, taken off every trained weight's size in a step at the full learning rate
+    group_lasso  γ, taken off the norm of every new unit's weights likewise
+    l2           μ₂, decay of retrained weights
+    anchor       λ, pull of retrained weights to what they were
+    expansion    k, units added where the loss is not small: one number, or one per hidden group
+    loss         τ, the training loss that needs no expansion
+    drift        σ, how far a unit's incoming weights may move before it is copied
+    """
+
+    l1: float = 1e-5
+    group_lasso: float = 1e-3
+    l2: float = 1e-4
+    anchor: float = 0.5
+    expansion: int | tuple[int, ...] = 10
+    loss: float = 0.01
+    drift: float = 0.05
+
+    def __post_init__(self) -> None:
+        least_0 = number(least=0)
+        settle(
+            self,
+            "den",
+            l1=least_0,
+            group_lasso=least_0,
+            l2=least_0,
+            anchor=least_0,
+            expansion=units(most=MOST_UNITS),
+            loss=least_0,
+            drift=least_0,
+        )
+
+
+@dataclass
+class _Draft:
+    """A task's network while it is learnt: its tensors, how many units it had before, what its training took."""
+
+    tensors: dict[str, Tensor]
+    before: Widths
+    effort: Effort
+
+
+class DEN:
+    """Dynamically expandable network: selective retraining, expansion and duplication, with stamps."""
+
+    name: ClassVar[str] = "den"
+    forgets: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        network: nn.Module | Graph,
+        *,
+        settings: DENSettings = DENSettings(),  # noqa: B008 - frozen
+        recipe: Recipe = Recipe(),  # noqa: B008 - frozen
+        seed: int = 0,
+        device: str | torch.device = "auto",
+    ) -> None:
+        self.graph = as_graph(network)
+        refuse_inseparable(self.graph)
+        self.settings = instance("settings", settings, DENSettings)
+        self.recipe = instance("recipe", recipe, Recipe)
+        self.seed = whole()("seed", seed)
+        self.device = resolve_device(device)
+        self.network = StampedNetwork(self.graph, self.device)
+        self.seen: list[Seen] = []
+        self._expansion = per_group("den.expansion", self.settings.expansion, len(self.graph.groups))
+
+    @memory_told("smaller den.expansion, recipe.batch_size or network")
+    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
+        """Learn one more task in the five steps; tasks before may change a little."""
+        check_task(self.graph, task, self.seen)
+        index = len(self.seen)
+        data = task_to_device(task, index, self.device)
+        stored = self.parameters()
+        before = self.network.widths(index - 1)
+        start = self.network.start(task.classes, seed=seed_for(self.seed, "base", index))
+        draft = _Draft(start, before, Effort())
+        if index:
+            self._learn_later(draft, data, task.name, listen)
+        else:
+            self._train(draft, data, _all_of(start), Pull(l1=self.settings.l1), "base", task.name, listen)
+        now = _widths(self.graph, draft.tensors)
+        added = tuple(new - old for new, old in zip(now, before, strict=True))
+        self.network.commit(draft.tensors, added)
+        self.seen.append(Seen.of(task))
+        score = accuracy(partial(self.network.predict, task=index), data.validation)
+        parameters = {part: count - stored[part] for part, count in self.parameters().items()}
+        return Learned(task.name, added, score, parameters, effort=draft.effort)
+
+    def _learn_later(self, draft: _Draft, data: DeviceTask, name: str, listen: Listener) -> None:
+        """Take the steps of every task but the first."""
+        settings, graph = self.settings, self.graph
+        old = {key: tensor for key, tensor in draft.tensors.items() if key.startswith("layer/")}
+        self._train(draft, data, _all_of(draft.tensors, "head/"), Pull(l1=settings.l1), "selection", name, listen)
+
+        selected = inside(graph, draft.tensors, reached_units(graph, draft.tensors))
+        pull = Pull(l2=settings.l2, anchor=settings.anchor, anchored=old)
+        loss = self._train(draft, data, selected, pull, "retraining", name, listen)
+
+        if loss >= settings.loss and any(self._expansion):
+            seed = seed_for(self.seed, "expansion", len(self.seen))
+            classes = len(draft.tensors["head/weight"])
+            draft.tensors = widened(
+                graph, draft.tensors, draft.before, self._expansion, classes, seed=seed, device=self.device
+            )
+            new = stamped_later(graph, draft.tensors, draft.before)
+            pull = Pull(l1=settings.l1, group_lasso=settings.group_lasso, grouped_after=draft.before)
+            self._train(draft, data, new, pull, "expansion", name, listen)
+            draft.tensors = pruned(graph, draft.tensors, draft.before)
+
+        drifted = drifted_units(graph, draft.tensors, old, settings.drift)
+        if any(len(group) for group in drifted):
+            draft.tensors = duplicated(graph, draft.tensors, old, draft.before, drifted)
+            new = stamped_later(graph, draft.tensors, draft.before)
+            self._train(draft, data, new, Pull(l2=settings.l2), "duplication", name, listen)
+
+    def _train(
+        self, draft: _Draft, data: DeviceTask, masks: Masks, pull: Pull, step: str, name: str, listen: Listener
+    ) -> float:
+        """Train what is masked, keep it in the draft and return the training loss."""
+        order = seed_for(self.seed, "order", data.index, step)
+        recipe = replace(self.recipe, weight_decay=0.0)
+        widths = _widths(self.graph, draft.tensors)
+        draft.tensors, fit = train_part(
+            self.graph, draft.tensors, widths, data, recipe, masks, pull, name=name, seed=order, listen=listen
+        )
+        draft.effort += fit.effort
+        return fit.loss
+
+    def predict(self, x: Any, task: int) -> Tensor:
+        """Return logits (n, classes) of the units stamped no later than the task, as they are now.
+
+        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
+        """
+        return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part."""
+        return self.network.parameters()
+
+    def state(self) -> State:
+        """Return what has been learnt."""
+        facts = {"seen": [asdict(entry) for entry in self.seen], "units": [list(added) for added in self.network.added]}
+        return State(facts, {**self.network.layers, **join_tensors(self.network.own)})
+
+    def restore(self, state: State) -> None:
+        """Take back what ``state`` returned."""
+        self.seen = seen_from(state.facts)
+        layers = {name: tensor for name, tensor in state.tensors.items() if name.startswith("layer/")}
+        own = {name: tensor for name, tensor in state.tensors.items() if name not in layers}
+        added = [tuple(entry) for entry in state.facts["units"]]
+        self.network.restore(layers, part_tensors(own, len(self.seen)), added)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder of its own."""
+        save(self, folder)
+
+
+def pruned(graph: Graph, tensors: dict[str, Tensor], before: Widths) -> dict[str, Tensor]:
+    """Take units whose group is all zero out of every tensor, but for the first ``before``, which old tasks know."""
+    kept = []
+    for group, first in enumerate(before):
+        alive = ~silent_units(graph, tensors, group)
+        alive[:first] = True
+        kept.append(alive.nonzero().squeeze(1))
+    return rewired(graph, tensors, kept)
+
+
+def drifted_units(graph: Graph, tensors: dict[str, Tensor], old: dict[str, Tensor], most: float) -> list[Tensor]:
+    """Return the numbers of old units of every group whose incoming weights and bias moved by more than ``most``."""
+    moved = {name: tensors[name][tuple(map(slice, tensor.shape))] - tensor for name, tensor in old.items()}
+    return [(unit_norms(graph, moved, group) > most).nonzero().squeeze(1) for group in range(len(graph.groups))]
+
+
+def _all_of(tensors: dict[str, Tensor], prefix: str = "") -> Masks:
+    return {key: torch.ones_like(tensor, dtype=torch.bool) for key, tensor in tensors.items() if key.startswith(prefix)}
+
+
+def _widths(graph: Graph, tensors: dict[str, Tensor]) -> Widths:
+    return tuple(len(tensors[f"layer/{group.name}/rows"]) for group in graph.groups)

@@ -1,0 +1,234 @@
+"""Progressive columns: a network per task, which reads the features of all columns before it through adapters.
+
+Layer i of column k computes (k columns lie before it, numbered j)
+
+    h_i = σ(W_i h_{i-1} + U_i relu(V_i [α_j h_{i-1}^j]_{j<k} + b_i))
+
+h^j are the features of column j, frozen with its own laterals; σ and all else between two layers is the graph's own.
+
+    α  lateral/NAME/scale           (k,)                     one number per column before
+    V  lateral/NAME/reduce.weight   (a, k·C)                 per channel: a 1 x 1 convolution on feature maps
+    b  lateral/NAME/reduce.bias     (a,)
+    U  lateral/NAME/expand.weight   (out, a·spread, *kernel) in the form of W, so that strides and sizes agree
+
+C is the width of a column where the layer reads, a = max(1, ⌈ratio · C⌉). A flatten spreads each of the a channels
+as it spreads those of W's input. The head is a layer like the others; layers on raw input have no adapter.
+A column's other tensors are those of a growth from nothing (``growth.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, lcm, prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bocl.networks import functions
+from bocl.networks.compact import normalise_blocks
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm
+from bocl.networks.growth import GrowthSettings, Shapes, initialise, is_parameter, shapes, tensor_names
+from bocl.networks.products import plain_product
+from bocl.networks.stacked import normalise_batch
+from bocl.seeding import seed_for
+
+_SETTINGS = GrowthSettings(attention=False)
+
+Features = Mapping[str, Tensor]  # layer → (n, k·C, positions): what the columns before made of its input, side by side
+
+
+class LateralNetwork:
+    """Columns of one graph, one per task, each with its own head."""
+
+    def __init__(self, graph: Graph, *, ratio: float, device: torch.device | str = "cpu") -> None:
+        self.graph = graph
+        self.ratio = ratio
+        self.device = torch.device(device)
+        self.columns: list[dict[str, Tensor]] = []
+
+    def next_column(self, classes: int, *, seed: int) -> Column:
+        """Return a column for one more task, to be trained; the network stays as it is.
+
+        Weights start uniform in ±1/√fan-in, each α at 1.
+        """
+        tensors = dict(initialise(self.graph, [], self.graph.widths, classes, _SETTINGS, seed=seed).tensors)
+        generator = torch.Generator().manual_seed(seed_for(seed, "laterals"))
+        laterals = _lateral_shapes(self.graph, len(self.columns), classes, self.ratio)
+        for name, shape in laterals.items():
+            if name.endswith("/scale"):
+                tensors[name] = torch.ones(shape)
+            else:
+                fan_in = prod(laterals[name.replace("reduce.bias", "reduce.weight")][1:])
+                tensors[name] = torch.empty(shape).uniform_(-1, 1, generator=generator).div_(fan_in**0.5)
+        return Column(self, {name: tensor.to(self.device) for name, tensor in tensors.items()})
+
+    def commit(self, tensors: Mapping[str, Tensor]) -> None:
+        """Make a trained column part of the network, frozen, as its next task."""
+        self.columns.append({name: tensor.detach().to(self.device, copy=True) for name, tensor in tensors.items()})
+
+    def features(self, x: Tensor, columns: int) -> Features:
+        """Run the first ``columns`` columns, each on the features of those before it."""
+        inputs: dict[str, list[Tensor]] = {layer.name: [] for layer in _with_laterals(self.graph)}
+        with torch.no_grad():
+            for column in self.columns[:columns]:
+                values = _values(self.graph, column, x, _side_by_side(inputs), training=False, head=False)
+                for layer in _with_laterals(self.graph):
+                    value, channels = values[layer.reads[0]], layer.source.width
+                    inputs[layer.name].append(value.reshape(len(x), channels, prod(value.shape[1:]) // channels))
+        return _side_by_side(inputs)
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes of the task): a function of the columns up to its own alone."""
+        with torch.no_grad():
+            return _values(self.graph, self.columns[task], x, self.features(x, task), training=False)[-1]
+
+    def shapes(self, classes: Sequence[int]) -> Shapes:
+        """Return the shape of every tensor ``TASK/NAME`` after tasks of these numbers of classes."""
+        nothing = (0,) * len(self.graph.groups)
+        return {
+            f"{task}/{name}": shape
+            for task, count in enumerate(classes)
+            for name, shape in {
+                **shapes(self.graph, nothing, self.graph.widths, count, _SETTINGS),
+                **_lateral_shapes(self.graph, task, count, self.ratio),
+            }.items()
+        }
+
+
+class Column:
+    """The column of a new task as training sees it: a stack of one, (1, …), beside columns that stay as they are."""
+
+    count = 1
+
+    def __init__(self, network: LateralNetwork, tensors: Mapping[str, Tensor]) -> None:
+        self.network = network
+        self.before = len(network.columns)
+        self.training = True
+        self.parameters = {
+            name: nn.Parameter(tensor.unsqueeze(0)) for name, tensor in tensors.items() if is_parameter(name)
+        }
+        self.buffers = {name: tensor.unsqueeze(0) for name, tensor in tensors.items() if not is_parameter(name)}
+        self._forms: dict[str, tuple[int, ...]] = {}  # of the features of one sample, once they are precomputed
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor of the column, (1, …) each."""
+        return {**self.parameters, **self.buffers}
+
+    @property
+    def signature(self) -> Hashable:
+        """Columns for one task of one network compute alike."""
+        return id(self.network), self.before, tuple((name, tuple(value.shape)) for name, value in self.state.items())
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The column's tensors as they are stored, as copies."""
+        return {name: tensor.detach()[0].clone() for name, tensor in self.state.items()}
+
+    def precompute(self, inputs: Tensor) -> Tensor | None:
+        """Compute all that the columns before make of the samples, (n, …): they are frozen."""
+        if not self.before:
+            return None
+        features = self.network.features(inputs, self.before)
+        self._forms = {name: tuple(value.shape[1:]) for name, value in features.items()}
+        return torch.cat([value.flatten(1) for value in features.values()], dim=1)
+
+    def __call__(self, x: Tensor, task: int = 0, known: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one head
+        """Return logits (1, n, classes) for inputs (n, *shape); ``known`` is of ``precompute``."""
+        features = self.network.features(x, self.before) if known is None else self._parted(known)
+        weights = {name: tensor[0] for name, tensor in self.state.items()}
+        return _values(self.network.graph, weights, x, features, training=self.training)[-1].unsqueeze(0)
+
+    def _parted(self, known: Tensor) -> Features:
+        """Undo the flattening of ``precompute``."""
+        parts = known.split([prod(form) for form in self._forms.values()], dim=1)
+        return {
+            name: part.reshape(len(known), *form) for (name, form), part in zip(self._forms.items(), parts, strict=True)
+        }
+
+
+def narrowed(graph: Graph, width: Sequence[float]) -> Graph:
+    """Return the graph with every group at a fraction of its width: at least 1, and what its group norms divide."""
+    groups = list(graph.groups)
+    for number, (group, fraction) in enumerate(zip(graph.groups, width, strict=True)):
+        norms = [norm.num_groups for norm in graph.norms if norm.source.group == number and norm.kind == "group"]
+        share = lcm(*norms)
+        groups[number] = replace(group, width=max(1, round(group.width * fraction / share)) * share)
+    steps = [
+        replace(step, source=replace(step.source, width=groups[step.source.group].width))
+        if isinstance(step, Layer | Norm) and step.source.group is not None
+        else step
+        for step in graph.steps
+    ]
+    return Graph(tuple(steps), tuple(groups))
+
+
+def _with_laterals(graph: Graph) -> list[Layer]:
+    return [layer for layer in (*graph.layers, graph.head) if layer.source.group is not None]
+
+
+def _lateral_shapes(graph: Graph, before: int, classes: int, ratio: float) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a column's adapters when ``before`` columns lie before it."""
+    found: dict[str, tuple[int, ...]] = {}
+    for layer in _with_laterals(graph) if before else ():
+        units = classes if layer.group is None else graph.widths[layer.group]
+        channels, prefix = layer.source.width, f"lateral/{layer.name}"
+        hidden = max(1, ceil(ratio * channels))
+        found[f"{prefix}/scale"] = (before,)
+        found[f"{prefix}/reduce.weight"] = (hidden, before * channels)
+        found[f"{prefix}/reduce.bias"] = (hidden,)
+        found[f"{prefix}/expand.weight"] = (units, hidden * layer.source.spread, *layer.kernel)
+    return found
+
+
+def _side_by_side(inputs: Mapping[str, Sequence[Tensor]]) -> Features:
+    return {name: torch.cat(list(columns), dim=1) for name, columns in inputs.items() if columns}
+
+
+def _values(
+    graph: Graph, weights: Mapping[str, Tensor], x: Tensor, features: Features, *, training: bool, head: bool = True
+) -> list[Tensor]:
+    """Return every value of one column: the input (n, *shape), then the result of each step, logits last."""
+    values = [x]
+    for step in graph.steps if head else graph.steps[:-1]:
+        value = values[step.reads[0]]
+        match step:
+            case Layer():
+                weight, bias = tensor_names(step)
+                out = plain_product(step, value, weights[weight], weights.get(bias))
+                if step.name in features:
+                    out = out + _lateral(step, value, weights, features[step.name])
+                values.append(out)
+            case Norm():
+                values.append(_norm(step, weights, value, training=training))
+            case Function():
+                values.append(functions.apply(step.function, value, step.arguments, training=training))
+            case Add():
+                values.append(value + values[step.reads[1]])
+    return values
+
+
+def _lateral(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    """Return U relu(V [α_j h_j] + b) for features (n, k·C, positions), beside a layer that reads ``value``."""
+    scale, reduce, bias, expand = (
+        weights[f"lateral/{layer.name}/{name}"] for name in ("scale", "reduce.weight", "reduce.bias", "expand.weight")
+    )
+    scaled = (reduce.view(len(reduce), len(scale), -1) * scale.unsqueeze(1)).flatten(1)  # V [α_j h_j] = (V α) h
+    hidden = torch.relu(F.linear(features.mT, scaled, bias)).mT  # (n, a, positions)
+    form = (len(bias), *value.shape[2:]) if layer.kernel else (expand.shape[1],)
+    return plain_product(layer, hidden.reshape(len(value), *form), expand, None)
+
+
+def _norm(norm: Norm, weights: Mapping[str, Tensor], x: Tensor, *, training: bool) -> Tensor:
+    prefix = f"norm/{norm.name}"
+    if norm.kind == "batch":
+        mean, var = weights[f"{prefix}/mean"], weights[f"{prefix}/var"]
+        x = normalise_batch(norm, x.unsqueeze(0), mean.unsqueeze(0), var.unsqueeze(0), training=training)[0]
+    else:
+        x = normalise_blocks(x, [x.shape[1]], norm.num_groups, norm.eps)
+    if not norm.affine:
+        return x
+    shape = (-1, *(1,) * (x.dim() - 2))
+    return x * weights[f"{prefix}/weight"].view(shape) + weights[f"{prefix}/bias"].view(shape)

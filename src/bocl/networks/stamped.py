@@ -1,0 +1,225 @@
+"""A network whose units and connections carry the number of the task that brought them: DEN's.
+
+Units of a group are kept in the order of their stamps, so what a task sees, all that is stamped no later than itself,
+is the top-left corner of every matrix. A connection's stamp is the later of its two ends'. Old units may still be
+changed by later tasks; heads and norms are each task's own.
+
+    layer/NAME/rows (out, in, *kernel), layer/NAME/bias (out,)      shared
+    head/weight, head/bias, norm/NAME/…                             of every task
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from bocl.errors import NetworkError
+from bocl.networks import functions
+from bocl.networks.compact import CompactNetwork, put_around
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
+from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, shapes, tensor_names
+from bocl.networks.stacked import Children
+
+_SETTINGS = GrowthSettings(attention=False)
+
+
+class StampedNetwork:
+    """Shared layers, the units that every task added to them, and every task's own head and norms."""
+
+    def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
+        self.graph = graph
+        self.device = torch.device(device)
+        self.layers: dict[str, Tensor] = {}
+        self.own: list[dict[str, Tensor]] = []
+        self.added: list[Widths] = []  # the stamps, counted: units of each group by the task that brought them
+        self._views: dict[int, CompactNetwork] = {}
+
+    def widths(self, task: int) -> Widths:
+        """Return how many units of every group are stamped no later than ``task``."""
+        return tuple(sum(added[group] for added in self.added[: task + 1]) for group in range(len(self.graph.groups)))
+
+    def start(self, classes: int, *, seed: int) -> dict[str, Tensor]:
+        """Return the tensors a new task starts from: all units there are, the last task's norms, a fresh head."""
+        last = {name: tensor for name, tensor in self.own[-1].items() if name.startswith("norm/")} if self.own else {}
+        before = self.widths(len(self.added) - 1)
+        z = (0,) * len(self.graph.groups) if self.own else self.graph.widths
+        tensors = {name: tensor.clone() for name, tensor in {**self.layers, **last}.items()}
+        return widened(self.graph, tensors, before, z, classes, seed=seed, device=self.device)
+
+    def commit(self, tensors: Mapping[str, Tensor], added: Widths) -> None:
+        """Keep what a task ended with; the units it added come last in every group."""
+        kept = {name: tensor.detach().to(self.device, copy=True) for name, tensor in tensors.items()}
+        self.layers = {name: tensor for name, tensor in kept.items() if name.startswith("layer/")}
+        self.own.append({name: tensor for name, tensor in kept.items() if name not in self.layers})
+        self.added.append(added)
+        self._views = {}  # old units may have moved
+
+    def restore(self, tensors: Mapping[str, Tensor], own: Sequence[Mapping[str, Tensor]], added: list[Widths]) -> None:
+        """Take back saved tensors and stamps."""
+        self.layers = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        self.own = [{name: tensor.to(self.device) for name, tensor in part.items()} for part in own]
+        self.added, self._views = list(added), {}
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes of the task); units stamped later have no part in them."""
+        if task not in self._views:
+            self._views[task] = self._view(task)
+        with torch.no_grad():
+            return self._views[task](x)
+
+    def _view(self, task: int) -> CompactNetwork:
+        widths, weights = self.widths(task), dict(self.own[task])
+        for layer in self.graph.layers:
+            assert layer.group is not None
+            units, prefix = widths[layer.group], f"layer/{layer.name}"
+            corner = self.layers[f"{prefix}/rows"][:units, : layer.source.size(widths)]
+            weights[f"{prefix}/weight"] = corner.clone(memory_format=torch.contiguous_format)
+            if layer.bias:
+                weights[f"{prefix}/bias"] = self.layers[f"{prefix}/bias"][:units].clone()
+        return CompactNetwork(self.graph, weights, tuple(self.added[: task + 1]))
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part."""
+        counts = [count_tensors(tensors) for tensors in (self.layers, *self.own)]
+        return {part: sum(count[part] for count in counts) for part in PARTS}
+
+    def shapes(self, added: Sequence[Widths], classes: Sequence[int]) -> Shapes:
+        """Return the shape of every tensor after tasks that added these units: shared by NAME, own by TASK/NAME."""
+        groups = len(self.graph.groups)
+        if len(added) != len(classes):
+            raise NetworkError(f"facts.units has {len(added)} entries that are not of the {len(classes)} tasks seen")
+        if added and tuple(added[0]) != self.graph.widths:
+            raise NetworkError(f"facts.units[0] is {added[0]}; the base network has {self.graph.widths}")
+        found: Shapes = {}
+        widths = (0,) * groups
+        for task, (units, count) in enumerate(zip(added, classes, strict=True)):
+            if len(units) != groups or min(units) < 0:
+                raise NetworkError(f"facts.units[{task}]: {units} is not one number of 0 or more for each group")
+            widths = tuple(old + new for old, new in zip(widths, units, strict=True))
+            for name, shape in shapes(self.graph, (0,) * groups, widths, count, _SETTINGS).items():
+                found[name if name.startswith("layer/") else f"{task}/{name}"] = shape
+        return found
+
+
+def trainable(graph: Graph, tensors: Mapping[str, Tensor], widths: Widths, device: torch.device) -> Children:
+    """Return a task's whole network as a stack of one."""
+    return Children(graph, None, [Growth(widths, len(tensors["head/weight"]), dict(tensors))], device=device)
+
+
+def widened(
+    graph: Graph,
+    tensors: Mapping[str, Tensor],
+    before: Widths,
+    z: Widths,
+    classes: int,
+    *,
+    seed: int,
+    device: torch.device | str,
+) -> dict[str, Tensor]:
+    """Add z new units to every group, connected with all others; known weights, norms and, if there, head go on."""
+    earlier = [Growth(before, classes, dict(tensors))] if tensors else []
+    fresh = initialise(graph, earlier, z, classes, _SETTINGS, seed=seed).tensors
+    fresh = {name: tensor.to(device) for name, tensor in fresh.items()}
+    columns = {name: fresh.pop(name) for name in list(fresh) if name.endswith("/columns") and name.startswith("layer/")}
+    for name, old in tensors.items():
+        if name.endswith("/rows"):
+            fresh[name] = put_around(old, columns.get(name.removesuffix("rows") + "columns"), fresh[name])
+        elif name.startswith("layer/"):
+            fresh[name] = torch.cat([old, fresh[name]])
+        elif name == "head/weight":
+            fresh[name] = torch.cat([old, fresh[name][:, old.shape[1] :]], dim=1)
+        elif name == "head/bias":
+            fresh[name] = old.clone()
+    return fresh
+
+
+def rewired(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Return the network made of these units of every group, by number: some left out, some there twice.
+
+    A unit brings its incoming weights, its bias, its place in norms, and what every reader makes of it.
+    """
+    found = dict(tensors)
+    for layer in (*graph.layers, graph.head):
+        weight, bias = tensor_names(layer)
+        if layer.source.group is not None:
+            columns = spread_units(units[layer.source.group], layer.source.spread)
+            found[weight] = found[weight].index_select(1, columns)
+        if layer.group is not None:
+            for name in (weight, bias) if layer.bias else (weight,):
+                found[name] = found[name].index_select(0, units[layer.group])
+    for norm in graph.norms:
+        if norm.source.group is not None:
+            columns = spread_units(units[norm.source.group], norm.source.spread)
+            for name in found:
+                if name.rpartition("/")[0] == f"norm/{norm.name}":
+                    found[name] = found[name].index_select(0, columns)
+    return found
+
+
+def duplicated(
+    graph: Graph,
+    tensors: Mapping[str, Tensor],
+    old: Mapping[str, Tensor],
+    before: Widths,
+    copied: Sequence[Tensor],
+) -> dict[str, Tensor]:
+    """Give units of every group, by number, a copy each at the end; the originals go back to what they were in ``old``.
+
+    Units newer than the first ``before`` of their group, the copies and the head read the copy where they read the
+    original; old units go on reading the original, so that tasks which see old units alone see what they saw.
+    """
+    counts = [len(tensors[f"layer/{group.name}/rows"]) for group in graph.groups]
+    units = [
+        torch.cat([torch.arange(count, device=copies.device), copies])
+        for count, copies in zip(counts, copied, strict=True)
+    ]
+    found = rewired(graph, tensors, units)
+    for layer in (*graph.layers, graph.head):
+        weight, bias = tensor_names(layer)
+        source = layer.source.group
+        if source is not None:
+            first_new = 0 if layer.group is None else before[layer.group]
+            found[weight][:first_new, counts[source] * layer.source.spread :] = 0
+            found[weight][first_new:, spread_units(copied[source], layer.source.spread)] = 0
+        if layer.group is not None:
+            originals = copied[layer.group]
+            found[weight][originals] = 0
+            found[weight][originals, : old[weight].shape[1]] = old[weight][originals]
+            if layer.bias:
+                found[bias][originals] = old[bias][originals]
+    return found
+
+
+def spread_units(units: Tensor, spread: int) -> Tensor:
+    """Return the columns of units (C,) by number, each unit having ``spread`` of them in a row: (C·spread,)."""
+    return (units[:, None] * spread + torch.arange(spread, device=units.device)).flatten()
+
+
+def refuse_inseparable(graph: Graph) -> None:
+    """Refuse a graph in which a unit cannot be added, copied or taken away without a change to the others."""
+    for step in graph.steps:
+        match step:
+            case Add():
+                raise NetworkError(
+                    f"'{step.name}' adds two values, which ties units of several layers into one; DEN prunes and "
+                    "copies units of single layers (use a network without residual additions)"
+                )
+            case Norm(kind="group"):
+                raise NetworkError(
+                    f"'{step.name}' is a GroupNorm, whose statistics run over units; a unit that DEN removes would "
+                    "change the others (use BatchNorm)"
+                )
+            case Norm(affine=False):
+                raise NetworkError(
+                    f"'{step.name}' is a norm without scale and shift, so no unit before it can be silenced (use "
+                    "affine=True)"
+                )
+            case Function() if step.function in functions.MOVES_ZERO:
+                raise NetworkError(
+                    f"'{step.name}' is a {step.function}, which makes something of the 0 of a silent unit; DEN could "
+                    "not remove it (use ReLU, tanh or another function that keeps 0)"
+                )
+            case Layer() | Norm() | Function():
+                continue
