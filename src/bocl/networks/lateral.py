@@ -118,6 +118,11 @@ class Column:
         return {**self.parameters, **self.buffers}
 
     @property
+    def draws(self) -> bool:
+        """Whether a training step draws random numbers."""
+        return self.network.graph.draws
+
+    @property
     def signature(self) -> Hashable:
         """Columns for one task of one network compute alike."""
         return id(self.network), self.before, tuple((name, tuple(value.shape)) for name, value in self.state.items())
