@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bocl.methods.bocl import BOCL
 from bocl.methods.fixed import Fixed
+from bocl.methods.frozen import Frozen
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.method import Method
+from bocl.methods.rcl import RCL
 from bocl.methods.sn import SN
 
-METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (BOCL, SN, Fixed, Independent, Joint)}
+METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (BOCL, RCL, SN, Fixed, Frozen, Independent, Joint)}

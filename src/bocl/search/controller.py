@@ -115,8 +115,9 @@ class Controller:
         self._generator = torch.Generator().manual_seed(seed)
         self._rewards: deque[float] = deque(maxlen=WINDOW)
         actor = [*self.policy.lstm.parameters(), *self.policy.actor.parameters()]
-        critic = {"params": self.policy.critic.parameters(), "lr": settings.critic_rate or 0.0}
-        self._optimiser = torch.optim.Adam([{"params": actor}, critic], lr=settings.rate)
+        critic = list(self.policy.critic.parameters())
+        rates = [(actor, settings.rate), (critic, settings.critic_rate or 0.0)]
+        self._optimiser = torch.optim.Adam([{"params": part, "lr": rate} for part, rate in rates])
 
     def draw(self) -> Widths:
         """Draw widths from the policy."""
@@ -154,7 +155,8 @@ class Controller:
         errors = worth.unsqueeze(1) - values
         advantages = self._standardised(worth) if self.settings.critic_rate is None else errors.detach()
         gain = (advantages * choices.log_prob(widths)).sum(1) + self.settings.entropy * choices.entropy().sum(1)
-        return errors.square().mean() - gain.mean()
+        loss: Tensor = errors.square().mean() - gain.mean()
+        return loss
 
     def _standardised(self, rewards: Tensor) -> Tensor:
         """Return (r - mean) / spread, (k, 1), by the latest draws before these; by these where there are none."""
