@@ -77,7 +77,9 @@ def test_json_is_all_there_is_on_standard_output(bocl):
             "accuracy",
             "backward_transfer",
             "forgetting",
+            "first_task_forgetting",
             "parameters",
+            "attention",
             "samples",
             "seconds",
         }

@@ -95,7 +95,7 @@ def expand(
         base = train_base(network, task, classes=classes, recipe=recipe, seed=seed, listen=listen)
         check_trained(base.fit.accuracy, name)
         effort = base.fit.effort
-    listen(RoundStarted("difficulty", (zero,)))
+    listen(RoundStarted("difficulty" if measure_difficulty else "base", (zero,)))
     known = train_children([zero])
     check_trained(known[0].accuracy, name)
     problem = replace(problem, known=tuple(known), seed=seed_for(seed, "search", task.index))
