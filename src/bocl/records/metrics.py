@@ -51,7 +51,7 @@ def forgetting(R: AccuracyMatrix) -> float:
 def first_task_forgetting(R: AccuracyMatrix) -> float:
     """The first task's fall from its best: max_{t<T-1} R[t][0] - R[T-1][0]; 0.0 for a single task."""
     _check(R)
-    return _fall(R, 0) if len(R) > 1 else 0.0
+    return _mean(_fall(R, i) for i in range(min(1, len(R) - 1)))
 
 
 def _fall(R: AccuracyMatrix, i: int) -> float:
