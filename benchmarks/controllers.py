@@ -1,4 +1,4 @@
-"""RCL's controller, as released and tuned, beside random search on simulated rewards: ``python benchmarks/controllers.py``.
+"""RCL's controller, as released and tuned, beside random search on simulated rewards.
 
 r(z) = A + Σ_i a_i (1 - exp(-z_i / s_i)) - Σ_i p_i z_i,  observed with noise: accuracy that saturates in every group,
 at a price per unit; a, s and p are drawn anew for every seed. 50 trials in {0 … 29}⁴.

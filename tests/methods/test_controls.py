@@ -72,15 +72,24 @@ def test_a_fixed_growth_may_be_a_list():
 GRAPHS = [trace(small_cnn()), trace(small_mlp())]
 
 
+def cost(graph, steps, classes, growth, before=(0, 0)):
+    """Count what a row of growths adds."""
+    total = 0
+    for z in steps:
+        total += int(sum(count(graph, before, z, classes, growth).values()))
+        before = tuple(old + new for old, new in zip(before, z, strict=True))
+    return total
+
+
 @given(
     graph=st.sampled_from(GRAPHS),
     shape=st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(any),
-    classes=st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    classes=st.one_of(
+        st.lists(st.integers(1, 12), min_size=1, max_size=6),
+        st.tuples(st.integers(1, 12), st.integers(2, 6)).map(lambda pair: [pair[0]] * pair[1]),
+    ),
     growth=st.builds(
-        GrowthSettings,
-        wiring=st.sampled_from(["full", "forward"]),
-        attention=st.booleans(),
-        reduction_nodes=st.integers(1, 9),
+        GrowthSettings, st.sampled_from(["full", "forward"]), attention=st.booleans(), reduction_nodes=st.integers(1, 9)
     ),
     budget=st.integers(1, 60_000),
 )
@@ -88,44 +97,24 @@ GRAPHS = [trace(small_cnn()), trace(small_mlp())]
 def test_a_budget_is_kept_and_used_up(graph, shape, classes, growth, budget):
     """Growths as a run would commit them, without training, for tasks of any numbers of classes."""
     learner = Fixed(graph, widths=shape, budget=budget, tasks=len(classes), growth=growth, **OPTIONS)
-    steps = []
+    network, steps = learner.network, []
     for index, many in enumerate(classes):
-        try:
-            z = learner._step(many)
-        except ConfigError as error:
-            assert f"{budget:,}" in str(error)
-            least = learner.network.widths if index else graph.widths
-            base = sum(learner.parameters().values())
-            total = base + sum(
-                int(
-                    sum(
-                        count(
-                            graph,
-                            least if later or index else (0, 0),
-                            (0, 0) if later or index else least,
-                            many,
-                            growth,
-                        ).values()
-                    )
-                )
-                for later in range(len(classes) - index)
-            )
-            assert total > budget, "refused although no growth at all would fit"
+        least = [(0, 0)] * (len(classes) - index) if index else [graph.widths, *[(0, 0)] * (len(classes) - 1)]
+        stored = sum(learner.parameters().values())
+        if stored + cost(graph, least, many, growth, network.widths) > budget:
+            with pytest.raises(ConfigError, match=f"{budget:,}"):
+                learner._step(many)
             return
-        learner.network.commit(initialise(graph, learner.network.growths, z, many, growth, seed=0))
+        steps.append(learner._step(many))
+        network.commit(initialise(graph, network.growths, steps[-1], many, growth, seed=0))
         learner.seen.append(None)
-        steps.append(z)
         assert sum(learner.parameters().values()) <= budget
     assert steps[0] == graph.widths
     if len(set(classes)) == 1 and len(classes) > 1:
-        assert len(set(steps[1:])) == 1, "the same growth for every task"
         k = max(steps[1])
-        assert steps[1] == scaled(shape, k)
-        total, widths = 0, (0, 0)
-        for z in (graph.widths, *[scaled(shape, k + 1)] * (len(classes) - 1)):
-            total += int(sum(count(graph, widths, z, classes[0], growth).values()))
-            widths = tuple(old + new for old, new in zip(widths, z, strict=True))
-        assert total > budget, "one more unit would fit"
+        assert set(steps[1:]) == {scaled(shape, k)}, "the same growth for every task"
+        more = [graph.widths, *[scaled(shape, k + 1)] * (len(classes) - 1)]
+        assert cost(graph, more, classes[0], growth) > budget, "one more unit would fit"
 
 
 def test_a_budget_grows_in_proportion_and_learns_within_it():
@@ -146,18 +135,12 @@ def test_a_budget_survives_a_restart(tmp_path):
     assert other.learn(hard_stream()[2]).widths == learner.learn(hard_stream()[2]).widths
 
 
-def test_the_most_units_are_those_of_a_search_one_by_one():
+@pytest.mark.parametrize("k", [0, 1, 2, 7, 100])
+def test_a_budget_is_exact_to_the_last_parameter(k):
     network = ExpandableNetwork(GRAPHS[1])
-    for left in (500, 700, 1000, 5000):
-        found = most_units(network, (3, 1), 4, tasks=4, left=left)
-        fits = []
-        for k in range(60):
-            total, widths = 0, (0, 0)
-            for z in (network.graph.widths, *[scaled((3, 1), k)] * 3):
-                total += int(sum(count(network.graph, widths, z, 4, network.settings).values()))
-                widths = tuple(old + new for old, new in zip(widths, z, strict=True))
-            fits.append(total <= left)
-        assert found == sum(fits) - 1
+    exact = cost(network.graph, [network.graph.widths, *[scaled((3, 1), k)] * 3], 4, network.settings)
+    assert most_units(network, (3, 1), 4, tasks=4, left=exact) == k
+    assert most_units(network, (3, 1), 4, tasks=4, left=exact - 1) == k - 1
 
 
 @pytest.mark.parametrize(
@@ -177,7 +160,7 @@ def test_a_budget_that_cannot_be_is_refused(options, message):
 def test_a_budget_too_small_for_the_tasks_is_refused_before_anything_is_trained():
     learner = Fixed(small_mlp(), budget=600, tasks=10, **OPTIONS)
     with pytest.raises(ConfigError, match=r"fixed\.budget is 600, which the base network.*10 tasks, exceed"):
-        learner.learn(hard_stream()[0], lambda event: pytest.fail("training began"))
+        learner.learn(hard_stream()[0], lambda _event: pytest.fail("training began"))
     assert not learner.seen
 
 

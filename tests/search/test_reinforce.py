@@ -127,7 +127,7 @@ def trial(widths: Widths, worth: float = 0.5) -> Trial:
 def test_a_round_is_what_the_controller_learns_from_at_once(controller: str, size: int) -> None:
     searcher = search((29, 29), controller)
     learnt: list[list[Widths]] = []
-    searcher.controller.learn = lambda draws, rewards: learnt.append(draws)  # type: ignore[method-assign]
+    searcher.controller.learn = lambda draws, _rewards: learnt.append(draws)  # type: ignore[method-assign]
     asked = searcher.ask(8)
     assert len(asked) == size
     searcher.tell([trial(widths) for widths in reversed(asked)])
@@ -149,7 +149,7 @@ def test_a_repeated_draw_is_answered_from_its_record() -> None:
 def test_a_settled_policy_hands_out_neighbours_and_does_not_learn_from_them() -> None:
     searcher = search((9, 9), "as-released")
     learnt: list[list[Widths]] = []
-    searcher.controller.learn = lambda draws, rewards: learnt.append(draws)  # type: ignore[method-assign]
+    searcher.controller.learn = lambda draws, _rewards: learnt.append(draws)  # type: ignore[method-assign]
     searcher.controller.draw = lambda: (5, 5)  # type: ignore[method-assign]
     assert searcher.ask(1) == [(5, 5)]
     searcher.tell([trial((5, 5))])
@@ -161,7 +161,7 @@ def test_a_settled_policy_hands_out_neighbours_and_does_not_learn_from_them() ->
 
 def test_failed_children_teach_nothing() -> None:
     searcher = search((9, 9), "as-released")
-    searcher.controller.learn = lambda draws, rewards: pytest.fail("learnt from a failed child")  # type: ignore[method-assign]
+    searcher.controller.learn = lambda *_: pytest.fail("learnt from a failed child")  # type: ignore[method-assign]
     searcher.tell([Trial(widths, float("nan"), 0, float("nan")) for widths in searcher.ask(1)])
     assert searcher.ask(1)
 
