@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bocl.records.record import Trial, Widths
-from bocl.search.controller import CONTROLLERS, Controller
 from bocl.search.lattice import nearest_untried
 from bocl.search.ledger import Ledger
 from bocl.search.problem import Problem
@@ -32,6 +31,8 @@ class ReinforceSearch:
 
     def __init__(self, problem: Problem, settings: SearchSettings) -> None:
         """Prepare a search of the problem."""
+        from bocl.search.controller import CONTROLLERS, Controller  # torch is imported when it is used
+
         self._ledger = Ledger(problem, settings)
         how = CONTROLLERS[settings.controller]
         self.controller = Controller(problem.bounds, how, seed=seed_for(problem.seed, "controller"))
