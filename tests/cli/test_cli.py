@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -77,12 +78,90 @@ def test_json_is_all_there_is_on_standard_output(bocl):
             "accuracy",
             "backward_transfer",
             "forgetting",
+            "first_task_forgetting",
             "parameters",
+            "attention",
             "samples",
             "seconds",
         }
         assert [len(task["row"]) for task in run["tasks"]] == [1, 2]
     assert json.loads(bocl("show", "there", "--json")[1]) == sorted(runs, key=lambda run: run["folder"])
+
+
+def fail_for(method, monkeypatch):
+    """Let every run of a method fail, as a training that diverges does; the others run."""
+    import bocl.experiment.grid as grid
+
+    run = grid.run
+
+    def failing(config, folder, **options):
+        if config.method == method:
+            config = replace(config, recipe=replace(config.recipe, learning_rate=1e30))
+        return run(config, folder, **options)
+
+    monkeypatch.setattr(grid, "run", failing)
+
+
+def test_a_failed_run_does_not_stop_the_others(bocl, monkeypatch):
+    fail_for("sn", monkeypatch)
+    code, out, err = bocl("run", *SMALL, "--methods", "fixed,sn,frozen", "--seeds", "0,1")
+    assert code == 1
+    assert [line.split()[0] for line in out.splitlines() if line][1:3] == ["fixed", "frozen"]
+    assert "not finished, left out: runs/digits/sn-seed0 (0 of 2 tasks)" in out
+    assert "run 3/6  sn, seed 0  failed: task 'permutation 1': the loss was not finite" in err
+    last = err.splitlines()[-3:]
+    assert last[0] == "bocl: 2 of 6 runs failed:"
+    assert last[1].startswith("  runs/digits/sn-seed0: task 'permutation 1': the loss was not finite")
+    assert last[2].startswith("  runs/digits/sn-seed1: ")
+
+
+def test_a_failed_run_is_told_in_json(bocl, monkeypatch):
+    fail_for("sn", monkeypatch)
+    code, out, _ = bocl("run", *SMALL, "--methods", "fixed,sn", "--json")
+    fixed, sn = json.loads(out)
+    assert code == 1
+    assert (fixed["finished"], "error" in fixed) == (True, False)
+    assert (sn["finished"], sn["tasks"], sn["figures"]) == (False, [], None)
+    assert "the loss was not finite" in sn["error"]
+
+
+def test_a_grid_says_which_run_of_how_many(bocl):
+    words = ("run", *SMALL, "--methods", "sn,frozen")
+    _, out, err = bocl(*words)
+    lines = err.splitlines()
+    assert lines[0] == "run 1/2  sn, seed 0 → runs/digits/sn-seed0"
+    assert any(line.startswith("run 1/2  sn, seed 0  ACC ") and "parameters" in line for line in lines)
+    assert any(line.startswith("run 2/2  frozen, seed 0  ACC ") for line in lines)
+    _, again, err = bocl(*words)
+    assert again == out
+    assert err.splitlines() == ["run 1/2  sn, seed 0  finished before", "run 2/2  frozen, seed 0  finished before"]
+
+
+def test_runs_of_other_settings_are_not_averaged(bocl):
+    for epochs in (1, 2):
+        bocl("run", *SMALL, "--methods", "sn,frozen", "--set", f"recipe.epochs={epochs}", "--out", f"e{epochs}")
+    rows = [line.split() for line in bocl("show", "e1", "e2")[1].splitlines() if line]
+    assert [row[:2] for row in rows[1:5]] == [[f"e{e}/{m}", "1"] for e in (1, 2) for m in ("frozen", "sn")]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_comparison_fits_a_terminal(bocl, width):
+    from io import StringIO
+
+    from rich.console import Console
+
+    from bocl.cli.comparison import print_comparison
+    from bocl.records.summary import summarise_all
+
+    bocl("run", *SMALL, "--methods", "sn,independent,fixed", "--seeds", "0,1")
+    text = StringIO()
+    print_comparison(Console(file=text, width=width), summarise_all(["runs/digits"]))
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert "…" not in text.getvalue()
+    assert ("attention" in text.getvalue()) == (width == 120)
+    for column in ("method", "seeds", "ACC", "BWT", "task 1", "parameters", "samples", "time"):
+        assert column in lines[1]
 
 
 def test_several_runs_end_with_a_comparison(bocl):

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from method_examples import CLASSES, RECIPE, hard_stream, small_cnn, small_mlp
 
 from bocl.errors import ConfigError, DataError
+from bocl.methods.budget import most_units, scaled
 from bocl.methods.fixed import Fixed
+from bocl.methods.frozen import Frozen
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.sn import SN
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.growth import GrowthSettings, count, initialise
+from bocl.networks.trace import trace
 
 OPTIONS = {"recipe": RECIPE, "seed": 0, "device": "cpu"}
 X = torch.randn(9, 2, 6, 6, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("kind", [Fixed, Independent])
+@pytest.mark.parametrize("kind", [Fixed, Frozen, Independent])
 def test_growing_and_separate_networks_forget_nothing(kind):
     learner, said = kind(small_cnn(), **OPTIONS), []
     for index in range(3):
@@ -60,6 +67,113 @@ def test_a_fixed_growth_that_does_not_fit_is_refused(widths, message):
 
 def test_a_fixed_growth_may_be_a_list():
     assert Fixed(small_cnn(), widths=[2, 1], **OPTIONS).widths == (2, 1)
+
+
+GRAPHS = [trace(small_cnn()), trace(small_mlp())]
+
+
+def cost(graph, steps, classes, growth, before=(0, 0)):
+    """Count what a row of growths adds."""
+    total = 0
+    for z in steps:
+        total += int(sum(count(graph, before, z, classes, growth).values()))
+        before = tuple(old + new for old, new in zip(before, z, strict=True))
+    return total
+
+
+@given(
+    graph=st.sampled_from(GRAPHS),
+    shape=st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(any),
+    classes=st.one_of(
+        st.lists(st.integers(1, 12), min_size=1, max_size=6),
+        st.tuples(st.integers(1, 12), st.integers(2, 6)).map(lambda pair: [pair[0]] * pair[1]),
+    ),
+    growth=st.builds(
+        GrowthSettings, st.sampled_from(["full", "forward"]), attention=st.booleans(), reduction_nodes=st.integers(1, 9)
+    ),
+    budget=st.integers(1, 60_000),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_budget_is_kept_and_used_up(graph, shape, classes, growth, budget):
+    """Growths as a run would commit them, without training, for tasks of any numbers of classes."""
+    learner = Fixed(graph, widths=shape, budget=budget, tasks=len(classes), growth=growth, **OPTIONS)
+    network, steps = learner.network, []
+    for index, many in enumerate(classes):
+        least = [(0, 0)] * (len(classes) - index) if index else [graph.widths, *[(0, 0)] * (len(classes) - 1)]
+        stored = sum(learner.parameters().values())
+        if stored + cost(graph, least, many, growth, network.widths) > budget:
+            with pytest.raises(ConfigError, match=f"{budget:,}"):
+                learner._step(many)
+            return
+        steps.append(learner._step(many))
+        network.commit(initialise(graph, network.growths, steps[-1], many, growth, seed=0))
+        learner.seen.append(None)
+        assert sum(learner.parameters().values()) <= budget
+    assert steps[0] == graph.widths
+    if len(set(classes)) == 1 and len(classes) > 1:
+        k = max(steps[1])
+        assert set(steps[1:]) == {scaled(shape, k)}, "the same growth for every task"
+        more = [graph.widths, *[scaled(shape, k + 1)] * (len(classes) - 1)]
+        assert cost(graph, more, classes[0], growth) > budget, "one more unit would fit"
+
+
+def test_a_budget_grows_in_proportion_and_learns_within_it():
+    learner = Fixed(small_mlp(), widths=(4, 2), budget=1600, tasks=3, **OPTIONS)
+    learned = [learner.learn(hard_stream()[index]) for index in range(3)]
+    k = max(learned[1].widths)
+    assert learned[1].widths == (k, k // 2)
+    assert k > 0
+    assert sum(learner.parameters().values()) <= 1600
+
+
+def test_a_budget_survives_a_restart(tmp_path):
+    options = {"widths": (4, 2), "budget": 1600, "tasks": 3, **OPTIONS}
+    learner, other = Fixed(small_mlp(), **options), Fixed(small_mlp(), **options)
+    for index in range(2):
+        learner.learn(hard_stream()[index])
+    other.restore(learner.state())
+    assert other.learn(hard_stream()[2]).widths == learner.learn(hard_stream()[2]).widths
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 7, 100])
+def test_a_budget_is_exact_to_the_last_parameter(k):
+    network = ExpandableNetwork(GRAPHS[1])
+    exact = cost(network.graph, [network.graph.widths, *[scaled((3, 1), k)] * 3], 4, network.settings)
+    assert most_units(network, (3, 1), 4, tasks=4, left=exact) == k
+    assert most_units(network, (3, 1), 4, tasks=4, left=exact - 1) == k - 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": 0}, r"fixed\.budget is 0; it must be at least 1"),
+        ({"budget": 1.5}, r"fixed\.budget is 1\.5; it must be a whole number"),
+        ({"budget": 1000, "widths": 0}, r"fixed\.widths is 0, which fixed\.budget cannot scale"),
+        ({"budget": 1000, "tasks": 0}, r"tasks is 0"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Fixed(small_mlp(), **OPTIONS | options)
+
+
+def test_a_budget_too_small_for_the_tasks_is_refused_before_anything_is_trained():
+    learner = Fixed(small_mlp(), budget=600, tasks=10, **OPTIONS)
+    with pytest.raises(ConfigError, match=r"fixed\.budget is 600, which the base network.*10 tasks, exceed"):
+        learner.learn(hard_stream()[0], lambda _event: pytest.fail("training began"))
+    assert not learner.seen
+
+
+def test_frozen_adds_attention_and_a_head_alone():
+    for network in (small_cnn, small_mlp):
+        learner = Frozen(network(), **OPTIONS)
+        learned = [learner.learn(hard_stream()[index]) for index in range(3)]
+        assert [entry.widths for entry in learned[1:]] == [(0, 0), (0, 0)]
+        assert learner.network.widths == learner.graph.widths
+        for entry in learned[1:]:
+            assert entry.parameters["shared"] == 0
+            assert entry.parameters["heads"] > 0
+            assert entry.parameters["attention"] > 0
 
 
 @pytest.mark.parametrize("shared_head", ["no", None, 1])

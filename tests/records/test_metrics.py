@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bocl.errors import InputError
-from bocl.records.metrics import average_accuracy, backward_transfer, forgetting, learning_accuracy
+from bocl.records.metrics import (
+    average_accuracy,
+    backward_transfer,
+    first_task_forgetting,
+    forgetting,
+    learning_accuracy,
+)
 
-METRICS = [average_accuracy, backward_transfer, forgetting, learning_accuracy]
+METRICS = [average_accuracy, backward_transfer, first_task_forgetting, forgetting, learning_accuracy]
 
 # Task 0 rises to 0.9 before it falls, so forgetting and backward transfer differ.
 THREE_TASKS = [[0.8], [0.9, 0.6], [0.5, 0.7, 0.75]]
@@ -21,6 +27,7 @@ THREE_TASKS = [[0.8], [0.9, 0.6], [0.5, 0.7, 0.75]]
 def test_three_tasks_by_hand():
     assert average_accuracy(THREE_TASKS) == pytest.approx((0.5 + 0.7 + 0.75) / 3)
     assert backward_transfer(THREE_TASKS) == pytest.approx(((0.5 - 0.8) + (0.7 - 0.6)) / 2)
+    assert first_task_forgetting(THREE_TASKS) == pytest.approx(0.9 - 0.5)
     assert forgetting(THREE_TASKS) == pytest.approx(((0.9 - 0.5) + (0.6 - 0.7)) / 2)
     assert learning_accuracy(THREE_TASKS) == pytest.approx((0.8 + 0.6 + 0.75) / 3)
 
@@ -34,13 +41,13 @@ def test_one_task():
     assert average_accuracy([[0.7]]) == 0.7
     assert learning_accuracy([[0.7]]) == 0.7
     assert backward_transfer([[0.7]]) == 0.0
-    assert forgetting([[0.7]]) == 0.0
+    assert forgetting([[0.7]]) == first_task_forgetting([[0.7]]) == 0.0
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_nothing_changed_is_exactly_zero(accuracies):
     unchanged = [accuracies[: t + 1] for t in range(len(accuracies))]
-    for metric in (backward_transfer, forgetting):
+    for metric in (backward_transfer, first_task_forgetting, forgetting):
         value = metric(unchanged)
         assert value == 0.0
         assert math.copysign(1.0, value) == 1.0

@@ -1,4 +1,5 @@
-"""A run as it happens: one line per finished task and a live line on a terminal, plain lines elsewhere.
+"""Runs as they happen: one line per finished task, or per finished run where there are several, and on a terminal
+what is under way below them. Elsewhere plain lines, trial by trial.
 
 Everything goes to standard error, so that standard output holds results alone.
 """
@@ -9,24 +10,30 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from bocl.cli.tables import duration, percent, widths_text
+from bocl.cli.figures import duration, percent, widths_text
+from bocl.errors import WorkError
 from bocl.experiment.config import Config
 from bocl.records.events import EpochDone, Event, Listener, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
-from bocl.records.record import Trial, Widths
+from bocl.records.record import TaskRecord, Trial, Widths
+
+SEARCHING = ("bocl", "rcl")  # methods that train many children for every task but the first
 
 
 class Display:
     """What is shown while a grid of runs is under way."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, runs: int = 1, console: Console | None = None) -> None:
+        self.runs = runs
         self.console = console or Console(stderr=True)
         self._live = Live(console=self.console, refresh_per_second=8, transient=True)
+        self._begun = 0
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -43,38 +50,48 @@ class Display:
     @contextmanager
     def watch(self, config: Config, folder: Path) -> Iterator[Listener]:
         """Show one run; the listener it yields is handed to the run."""
-        yield _RunDisplay(self, config, folder).listen
+        self._begun += 1
+        shown = _RunDisplay(self, config, folder, number=self._begun)
+        try:
+            yield shown.listen
+        except WorkError as error:
+            shown.failed(error)
+            raise
+        shown.finished()
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
         self.console.print(Text(line), soft_wrap=True)
 
-    def show(self, line: str) -> None:
-        """Show a line that passes; only a terminal has one."""
+    def show(self, *lines: str) -> None:
+        """Show lines that pass; only a terminal has them."""
         if self.console.is_terminal:
-            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
+            self._live.update(Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines)))
 
 
 class _RunDisplay:
     """One run."""
 
-    def __init__(self, display: Display, config: Config, folder: Path) -> None:
+    def __init__(self, display: Display, config: Config, folder: Path, number: int) -> None:
         self.display = display
-        self.title = f"{config.method} on {config.stream.name}, seed {config.seed} → {folder}"
+        self.several = display.runs > 1
+        self.name = f"run {number}/{display.runs}  {config.method}, seed {config.seed}"
+        self.title = self.name if self.several else f"{config.method} on {config.stream.name}, seed {config.seed}"
+        self.folder = folder
+        self.told = not self.several or not display.console.is_terminal  # whether every task has a line that stays
         self.task = TaskStarted(0, config.stream.tasks, "")
         self.round = RoundStarted("base", ())
         self.epoch = EpochDone(0, 1)
         self.best: Trial | None = None
-        self.done: list[float] = []  # seconds of each task finished in this session
+        self.done: list[TaskRecord] = []  # in this session
         self.began = time.perf_counter()
-        self.searches = config.method == "bocl"
-        self.most = config.search.most_trials
+        self.searches = config.method in SEARCHING
 
     def listen(self, event: Event) -> None:
         match event:
             case TaskStarted():
-                if not self.done:
-                    self.display.say(self.title)
+                if not self.done and self.told:
+                    self.display.say(f"{self.title} → {self.folder}")
                 self.task, self.best = event, None
                 self.began = time.perf_counter()
             case RoundStarted():
@@ -86,8 +103,22 @@ class _RunDisplay:
             case TrialDone():
                 self._trial(event)
             case TaskDone():
-                self._finished(event)
-        self.display.show(self._line())
+                self._task(event.record)
+        self.display.show(*([self.name] if self.several else []), self._line())
+
+    def finished(self) -> None:
+        """Close one of several runs with a line of its own."""
+        if self.several and self.done:
+            last, seconds = self.done[-1], sum(record.seconds for record in self.done)
+            figures = f"ACC {percent(fmean(last.row))}  {last.stored:,} parameters  {duration(seconds)}"
+            self.display.say(f"{self.name}  {figures}")
+        elif self.several:
+            self.display.say(f"{self.name}  finished before")
+
+    def failed(self, error: WorkError) -> None:
+        """Say why one of several runs ended early; a single run's error is told at the end."""
+        if self.several:
+            self.display.say(f"{self.name}  failed: {error}")
 
     def _trial(self, event: TrialDone) -> None:
         trial = event.trial
@@ -95,54 +126,57 @@ class _RunDisplay:
             self.best = self.best if trial.failed else trial
         if not self.display.console.is_terminal:
             self.display.say(
-                f"task {self.task.index + 1}/{self.task.tasks}  trial {event.number}/{self.round.trials}  "
+                f"{self._task_number()}  trial {event.number}/{self.round.trials}  "
                 f"{_widths(trial.widths)}  {percent(trial.accuracy)}  +{trial.parameters:,} parameters"
             )
 
-    def _finished(self, event: TaskDone) -> None:
-        record = event.record
-        self.done.append(record.seconds)
+    def _task(self, record: TaskRecord) -> None:
+        self.done.append(record)
         added = sum(record.parameters.values())
         trials = f"  {len(record.trials)} trials" if record.trials else ""
-        self.display.say(
-            f"task {record.index + 1}/{self.task.tasks}  {record.name}  {_widths(record.widths)}  "
-            f"test {percent(record.row[-1])}  +{added:,} parameters{trials}  {duration(record.seconds)}"
-        )
+        if self.told:
+            self.display.say(
+                f"{self._task_number()}  {record.name}  {_widths(record.widths)}  "
+                f"test {percent(record.row[-1])}  +{added:,} parameters{trials}  {duration(record.seconds)}"
+            )
+
+    def _task_number(self) -> str:
+        return f"task {self.task.index + 1}/{self.task.tasks}"
 
     def _line(self) -> str:
-        task, what = self.task, self.round
+        """Say what is under way: what a narrow terminal can do without comes last."""
+        what = self.round
         purpose = {"base": "training", "difficulty": "how hard is it?"}.get(what.purpose, "")
         if what.purpose == "search":
             last = what.trial + len(what.widths) - 1
             numbers = str(what.trial) if last == what.trial else f"{what.trial}-{last}"
-            purpose = f"trial {numbers}/{what.trials} {' '.join(map(_widths, what.widths))}"
-        parts = [f"task {task.index + 1}/{task.tasks}", purpose]
+            purpose = f"trial {numbers}/{what.trials}"
+        parts = [self._task_number(), purpose]
         if self.epoch.done:
             parts.append(f"epoch {self.epoch.done}/{self.epoch.total}")
-        if self.best is not None:
-            best = self.best
-            parts.append(f"best {_widths(best.widths)} {percent(best.accuracy)} +{best.parameters:,}")
         left = self._seconds_left()
         if left is not None:
             parts.append(f"{duration(round(left))} left")
+        if self.best is not None:
+            best = self.best
+            parts.append(f"best {_widths(best.widths)} {percent(best.accuracy)} +{best.parameters:,}")
+        if what.purpose == "search":
+            parts.append(f"now {' '.join(map(_widths, what.widths))}")
         return "  ".join(parts)
 
     def _seconds_left(self) -> float | None:
         """Estimate from this task's share of its work and the time of the tasks before; a search may end early."""
         shown = self.epoch.done / max(self.epoch.total, 1)
-        if self.searches and self.task.index:
-            rounds = {"difficulty": 0.0, "search": float(self.round.trial + 1)}.get(self.round.purpose, 0.0)
-            share = (rounds + shown * max(len(self.round.widths), 1)) / (self.most + 2)
-        else:
-            share = shown
-        spent = time.perf_counter() - self.began
-        if share < 0.05:
+        if self.searches:
+            if self.round.purpose != "search":
+                return None  # what comes before a search says nothing about how long it takes
+            shown = (self.round.trial + 1 + shown * len(self.round.widths)) / (self.round.trials + 2)
+        if shown < 0.05:
             return None
-        whole = spent / min(share, 1.0)
-        later = self.done[1:] if self.searches else self.done
-        typical = sum(later) / len(later) if later else whole
-        if self.searches and not self.task.index:
-            return None  # the first task says nothing about how long a search takes
+        spent = time.perf_counter() - self.began
+        whole = spent / min(shown, 1.0)
+        later = [record.seconds for record in self.done if record.index or not self.searches]
+        typical = fmean(later) if later else whole
         return max(whole - spent, 0.0) + typical * (self.task.tasks - self.task.index - 1)
 
 

@@ -26,6 +26,7 @@ def run_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Learn the tasks of a preset or config in a row; run the same command again to resume."""
+    from bocl.checks import counted
     from bocl.cli.display import Display
     from bocl.cli.tables import print_runs
     from bocl.experiment.grid import plan, run_grid
@@ -33,13 +34,22 @@ def run_command(
 
     grid = plan(source, overrides or [], methods=methods, seeds=seeds, out=out, device=device)
     try:
-        with Display() as display:
-            run_grid(grid, device=device, data=data, watch=display.watch)
+        with Display(runs=len(grid)) as display:
+            failed = run_grid(grid, device=device, data=data, watch=display.watch)
     except KeyboardInterrupt:
         typer.echo("bocl: stopped; run the same command again to go on from the last finished task", err=True)
         raise typer.Exit(130) from None
+    if len(grid) == len(failed) == 1:
+        raise failed.popitem()[1]
     summaries = [summarise(folder) for _, folder in grid]
     if as_json:
-        typer.echo(json.dumps([summary.as_json() for summary in summaries], indent=1, allow_nan=False))
+        errors = {folder: {"error": str(error)} for folder, error in failed.items()}
+        runs = [summary.as_json() | errors.get(summary.folder, {}) for summary in summaries]
+        typer.echo(json.dumps(runs, indent=1, allow_nan=False))
     else:
         print_runs(summaries)
+    if failed:
+        typer.echo(f"\nbocl: {len(failed)} of {counted(len(grid), 'run')} failed:", err=True)
+        for folder, error in failed.items():
+            typer.echo(f"  {folder}: {error}", err=True)
+        raise typer.Exit(1)

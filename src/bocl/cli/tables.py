@@ -4,39 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bocl.cli.comparison import print_comparison
+from bocl.cli.figures import duration, percent, points, widths_text
 from bocl.errors import InputError
-from bocl.records.record import Widths
 from bocl.records.summary import RunSummary
-
-
-def percent(value: float) -> str:
-    """Return an accuracy as a percentage."""
-    return "failed" if math.isnan(value) else f"{100 * value:.2f} %"
-
-
-def points(value: float) -> str:
-    """Return a difference of accuracies in points; exactly nothing is a plain 0."""
-    return "0" if value == 0 else f"{100 * value:+.2f}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time as a person would say it."""
-    if seconds < 600:
-        return f"{seconds:.1f} s" if seconds < 60 and not isinstance(seconds, int) else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
-
-
-def widths_text(widths: Widths) -> str:
-    """Return units added, one number per hidden group."""
-    return ", ".join(map(str, widths))
 
 
 def make_console() -> Console:
@@ -51,7 +27,7 @@ def print_runs(summaries: Sequence[RunSummary]) -> None:
     if len(summaries) == 1:
         _print_run(console, summaries[0])
     else:
-        _print_comparison(console, summaries)
+        print_comparison(console, summaries)
 
 
 def print_trials(summary: RunSummary, number: int) -> None:
@@ -78,7 +54,8 @@ def print_trials(summary: RunSummary, number: int) -> None:
     console = make_console()
     console.print(table)
     console.print(f"[dim]units added to {escape(', '.join(summary.groups))}[/dim]")
-    console.print(f"difficulty M = {task.difficulty:.4f} (a fresh network's accuracy less that of trial 0)")
+    if not math.isnan(task.difficulty):
+        console.print(f"difficulty M = {task.difficulty:.4f} (a fresh network's accuracy less that of trial 0)")
 
 
 def _print_run(console: Console, summary: RunSummary) -> None:
@@ -115,39 +92,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     named = ", ".join(f"{part} {number:,}" for part, number in parts.items() if number)
     closing.add_row("parameters", f"{figures['parameters']:,} ({named})")
     closing.add_row("time", duration(figures["seconds"]))
-    if len(summary.tasks) < summary.wanted:
+    if not summary.finished:
         closing.add_row("unfinished", f"{len(summary.tasks)} of {summary.wanted} tasks; run it again to resume")
     closing.add_row("folder", escape(str(summary.folder)))
     console.print(closing)
-
-
-def _print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
-    table = Table(box=None, pad_edge=False)
-    columns = ("method", "seeds", "ACC", "BWT", "forgetting", "task 1 now", "parameters", "samples", "time")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
-    by_method: dict[str, list[RunSummary]] = {}
-    for summary in summaries:
-        if summary.tasks:
-            by_method.setdefault(summary.method, []).append(summary)
-    for method, runs in by_method.items():
-        figures = [run.figures() for run in runs]
-        mean = {name: fmean(figure[name] for figure in figures) for name in figures[0]}
-        spread = f" ± {100 * stdev(figure['accuracy'] for figure in figures):.2f}" if len(runs) > 1 else ""
-        unfinished = sum(len(run.tasks) < run.wanted for run in runs)
-        table.add_row(
-            method + (f" ({unfinished} unfinished)" if unfinished else ""),
-            str(len(runs)),
-            percent(mean["accuracy"]) + spread,
-            points(mean["backward_transfer"]),
-            points(mean["forgetting"]),
-            percent(fmean(run.tasks[-1].row[0] for run in runs)),
-            f"{mean['parameters']:,.0f}",
-            f"{mean['samples']:,.0f}",
-            duration(mean["seconds"]),
-        )
-    console.print()
-    console.print(table)
-    console.print()
-    for folder in dict.fromkeys(summary.folder.parent for summary in summaries):
-        console.print(f"runs in {escape(str(folder))}; [bold]bocl show RUN[/bold] shows one task by task")

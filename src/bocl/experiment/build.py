@@ -13,10 +13,12 @@ from bocl.experiment.config import Config, NetworkSettings
 from bocl.methods.bocl import BOCL
 from bocl.methods.den import DEN
 from bocl.methods.fixed import Fixed
+from bocl.methods.frozen import Frozen
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.method import Method
 from bocl.methods.pgn import PGN
+from bocl.methods.rcl import RCL
 from bocl.methods.sn import SN
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.graph import Graph
@@ -62,8 +64,28 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
     match config.method:
         case "bocl":
             return BOCL(graph, growth=config.growth, search=config.search, reward=config.reward, **common)
+        case "rcl":
+            return RCL(
+                graph,
+                controller=config.rcl.controller,
+                trials=config.rcl.trials,
+                bounds=config.search.bounds,
+                memory_gb=config.search.memory_gb,
+                wiring=config.growth.wiring,
+                alpha=config.reward.alpha,
+                **common,
+            )
         case "fixed":
-            return Fixed(graph, widths=config.fixed.widths, growth=config.growth, **common)
+            return Fixed(
+                graph,
+                widths=config.fixed.widths,
+                budget=config.fixed.budget,
+                tasks=config.stream.tasks,
+                growth=config.growth,
+                **common,
+            )
+        case "frozen":
+            return Frozen(graph, growth=config.growth, **common)
         case "sn":
             return SN(graph, shared_head=config.sn.shared_head, **common)
         case "independent":

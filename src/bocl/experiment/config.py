@@ -13,13 +13,13 @@ from bocl.methods.den import DENSettings
 from bocl.methods.pgn import PGNSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.growth import GrowthSettings
-from bocl.search.settings import SearchSettings
+from bocl.search.settings import ControllerName, SearchSettings
 from bocl.settings import apply_overrides, parse, read_toml
 from bocl.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
-MethodName = Literal["bocl", "sn", "fixed", "independent", "joint", "pgn", "den"]
+MethodName = Literal["bocl", "sn", "pgn", "den", "rcl", "fixed", "frozen", "independent", "joint"]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,21 @@ class NetworkSettings:
 
 @dataclass(frozen=True)
 class FixedSettings:
-    """Of the method `fixed`: units added for every task, one number or one per hidden group."""
+    """Of the method `fixed`: units added for every task, one number or one per hidden group.
+
+    budget  most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
+    """
 
     widths: int | tuple[int, ...] = 4
+    budget: int | None = None
+
+
+@dataclass(frozen=True)
+class RCLSettings:
+    """Of the method `rcl`: its controller and its trials per task; bounds, wiring and α are the other methods' own."""
+
+    controller: ControllerName = "tuned"
+    trials: int = 50
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,7 @@ class Config:
     search: SearchSettings = field(default_factory=SearchSettings)
     reward: RewardSettings = field(default_factory=RewardSettings)
     fixed: FixedSettings = field(default_factory=FixedSettings)
+    rcl: RCLSettings = field(default_factory=RCLSettings)
     sn: SNSettings = field(default_factory=SNSettings)
     pgn: PGNSettings = field(default_factory=PGNSettings)
     den: DENSettings = field(default_factory=DENSettings)

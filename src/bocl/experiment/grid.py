@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
 
-from bocl.errors import ConfigError, did_you_mean
+from bocl.errors import ConfigError, WorkError, did_you_mean
 from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import Config, MethodName, experiment_name, load_config, run_name
 from bocl.experiment.run import run
@@ -42,11 +42,20 @@ def plan(
     return grid
 
 
-def run_grid(grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch) -> None:
-    """Run a grid in order; what is finished is passed over, what was begun goes on."""
+def run_grid(grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch) -> dict[Path, WorkError]:
+    """Run a grid in order; what is finished is passed over, what was begun goes on.
+
+    A run whose work fails does not keep the others from running: what failed is returned, by folder. Wrong input
+    ends the grid at once, because it is likely wrong for all.
+    """
+    failed = {}
     for config, folder in grid:
-        with watch(config, folder) as listen:
-            run(config, folder, device=device, data=data, listen=listen)
+        try:
+            with watch(config, folder) as listen:
+                run(config, folder, device=device, data=data, listen=listen)
+        except WorkError as error:
+            failed[folder] = error
+    return failed
 
 
 def _methods(text: str) -> list[MethodName]:

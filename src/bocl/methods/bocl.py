@@ -46,6 +46,7 @@ class BOCL:
     """
 
     name: ClassVar[str] = "bocl"
+    measures_difficulty: ClassVar[bool] = True  # of every task but the first, and remembers it for later searches
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class BOCL:
         self.searcher = _callable(searcher)
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
-        self.history: list[Experience] = []  # of every task but the first
+        self.history: list[Experience] = []  # of every task whose difficulty was measured
         self.seen: list[Seen] = []
         search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
 
@@ -84,7 +85,7 @@ class BOCL:
         growth, trials, difficulty, effort = self._grow(data, task, listen)
         accuracy = score(self.network, growth, data)
         self.network.commit(growth)
-        if trials:
+        if trials and self.measures_difficulty:
             self.history.append(Experience(difficulty, growth.widths, trials))
         self.seen.append(Seen.of(task))
         added = count_tensors(growth.tensors)
@@ -108,6 +109,7 @@ class BOCL:
             reward=self.reward,
             make_searcher=self.searcher,
             history=self.history,
+            measure_difficulty=self.measures_difficulty,
             seed=self.seed,
             listen=listen,
         )

@@ -5,6 +5,7 @@ The only place where search and networks meet: both speak tuples of integers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,7 +38,7 @@ class Expansion:
 
     growth: Growth  # of the winner
     trials: tuple[Trial, ...]  # every child, z = 0 first
-    difficulty: float
+    difficulty: float  # NaN where it was not measured
     effort: Effort
 
 
@@ -52,13 +53,14 @@ def expand(
     reward: RewardSettings,
     make_searcher: SearcherFactory,
     history: Sequence[Experience],
+    measure_difficulty: bool,
     seed: int,
     listen: Listener,
 ) -> Expansion:
     """Search the widths to add for the task called ``name``; the network is left as it is.
 
-    Trains a fresh base network (A¹) and the child z = 0 (A²) for the difficulty M_t = A¹ - A², then the
-    rounds the searcher asks for, all with the same recipe.
+    Trains the child z = 0 (A²) and, for the difficulty M_t = A¹ - A², a fresh base network (A¹), then the
+    rounds the searcher asks for, all with the same recipe. Without a measured difficulty there is no warm start.
     """
     groups = len(network.graph.groups)
     zero, bounds = (0,) * groups, search.bounds_for(groups)
@@ -87,19 +89,19 @@ def expand(
         trials.extend(done)
         return done
 
-    listen(RoundStarted("difficulty", (network.graph.widths,)))
-    base = train_base(network, task, classes=classes, recipe=recipe, seed=seed, listen=listen)
-    listen(RoundStarted("difficulty", (zero,)))
+    effort, difficulty = Effort(), math.nan
+    if measure_difficulty:
+        listen(RoundStarted("difficulty", (network.graph.widths,)))
+        base = train_base(network, task, classes=classes, recipe=recipe, seed=seed, listen=listen)
+        check_trained(base.fit.accuracy, name)
+        effort = base.fit.effort
+    listen(RoundStarted("difficulty" if measure_difficulty else "base", (zero,)))
     known = train_children([zero])
-    difficulty = base.fit.accuracy - known[0].accuracy
-    check_trained(difficulty, name)  # NaN where either of the two trainings diverged
-    problem = replace(
-        problem,
-        known=tuple(known),
-        history=tuple(history),
-        difficulty=difficulty,
-        seed=seed_for(seed, "search", task.index),
-    )
+    check_trained(known[0].accuracy, name)
+    problem = replace(problem, known=tuple(known), seed=seed_for(seed, "search", task.index))
+    if measure_difficulty:
+        difficulty = base.fit.accuracy - known[0].accuracy
+        problem = replace(problem, history=tuple(history), difficulty=difficulty)
     searcher = make_searcher(problem, search)
     check_searcher(searcher)
     while widths := asked_widths(searcher.ask(search.round_size), bounds, kept):
@@ -113,7 +115,7 @@ def expand(
         raise InputError(f"the searcher's best() is {best}, which was never trained; it must be one of its trials")
     winner = kept[best]
     check_trained(winner.fit.accuracy, name)
-    effort = sum((child.fit.effort for child in kept.values()), start=base.fit.effort)
+    effort = sum((child.fit.effort for child in kept.values()), start=effort)
     return Expansion(winner.growth, tuple(trials), difficulty, effort)
 
 

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from bocl.checks import instance, per_group, whole
 from bocl.checks import widths as units
+from bocl.errors import ConfigError
+from bocl.methods.budget import most_units, scaled
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
 from bocl.methods.method import Learned, State
@@ -26,11 +28,16 @@ from bocl.training.batches import task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
 
+MOST_BUDGET = 10**12  # parameters: far beyond what memory holds
+
 
 class Fixed:
     """Control: the same growth for every task, without a search.
 
-    ``widths`` units are added for every task after the first: one number for all groups, or one per group.
+    ``widths`` units are added for every task after the first: one number for all groups, or one per group. With a
+    ``budget`` they are scaled, in their proportions, to the most that keeps all parameters stored after ``tasks``
+    tasks within it; later tasks are taken to have as many classes as the one at hand, and where they have more, the
+    growth becomes smaller.
     """
 
     name: ClassVar[str] = "fixed"
@@ -40,6 +47,8 @@ class Fixed:
         network: nn.Module | Graph,
         *,
         widths: int | Widths = 4,
+        budget: int | None = None,
+        tasks: int = 10,
         growth: GrowthSettings = GrowthSettings(),  # noqa: B008 - frozen
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
@@ -47,13 +56,17 @@ class Fixed:
     ) -> None:
         self.graph = as_graph(network)
         self.widths = units(most=MOST_UNITS)("fixed.widths", widths)
+        self.budget = None if budget is None else whole(least=1, most=MOST_BUDGET)("fixed.budget", budget)
+        self.tasks = whole(least=1)("tasks", tasks)
         self.growth = instance("growth", growth, GrowthSettings)
         self.recipe = instance("recipe", recipe, Recipe)
         self.seed = whole()("seed", seed)
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
         self.seen: list[Seen] = []
-        self._step = per_group("fixed.widths", self.widths, len(self.graph.groups))
+        self._shape = per_group("fixed.widths", self.widths, len(self.graph.groups))
+        if budget is not None and not any(self._shape):
+            raise ConfigError(f"fixed.widths is {widths!r}, which fixed.budget cannot scale; give at least one unit")
 
     @memory_told("smaller fixed.widths, recipe.batch_size or network")
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:
@@ -61,7 +74,7 @@ class Fixed:
         check_task(self.graph, task, self.seen)
         index = len(self.seen)
         data = task_to_device(task, index, self.device)
-        z = self._step if self.seen else self.graph.widths
+        z = self._step(task.classes)
         listen(RoundStarted("base", (z,)))
         (child,) = train_round(
             self.network,
@@ -79,6 +92,22 @@ class Fixed:
         self.network.commit(child.growth)
         self.seen.append(Seen.of(task))
         return Learned(task.name, z, accuracy, count_tensors(child.growth.tensors), effort=child.fit.effort)
+
+    def _step(self, classes: int) -> Widths:
+        """Return what to add for one more task."""
+        z = self._shape
+        if self.budget is not None:
+            left, tasks = self.budget - sum(self.parameters().values()), max(self.tasks - len(self.seen), 1)
+            k = most_units(self.network, self._shape, classes, tasks=tasks, left=left)
+            if k < 0:
+                raise ConfigError(
+                    f"fixed.budget is {self.budget:,}, which the base network, and attention and a head for each of "
+                    f"{max(self.tasks, len(self.seen) + 1)} tasks, exceed; give a larger budget or a smaller network"
+                )
+            if len(self.seen) > 1:  # what rounding left over does not make later tasks larger than earlier ones
+                k = min(k, max(self.network.growths[-1].widths))
+            z = scaled(self._shape, k)
+        return z if self.seen else self.graph.widths
 
     def predict(self, x: Any, task: int) -> Tensor:
         """Return logits (n, classes): the same bits as on the day the task was learnt.

@@ -5,10 +5,14 @@ from __future__ import annotations
 from bocl.methods.bocl import BOCL
 from bocl.methods.den import DEN
 from bocl.methods.fixed import Fixed
+from bocl.methods.frozen import Frozen
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.method import Method
 from bocl.methods.pgn import PGN
+from bocl.methods.rcl import RCL
 from bocl.methods.sn import SN
 
-METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (BOCL, SN, Fixed, Independent, Joint, PGN, DEN)}
+METHODS: dict[str, type[Method]] = {
+    kind.name: kind for kind in (BOCL, SN, PGN, DEN, RCL, Fixed, Frozen, Independent, Joint)
+}

@@ -45,8 +45,18 @@ def forgetting(R: AccuracyMatrix) -> float:
     The last task cannot be forgotten yet and is left out; 0.0 for a single task.
     """
     _check(R)
+    return _mean(_fall(R, i) for i in range(len(R) - 1))
+
+
+def first_task_forgetting(R: AccuracyMatrix) -> float:
+    """The first task's fall from its best: max_{t<T-1} R[t][0] - R[T-1][0]; 0.0 for a single task."""
+    _check(R)
+    return _mean(_fall(R, i) for i in range(min(1, len(R) - 1)))
+
+
+def _fall(R: AccuracyMatrix, i: int) -> float:
     last = len(R) - 1
-    return _mean(max(R[t][i] for t in range(i, last)) - R[last][i] for i in range(last))
+    return max(R[t][i] for t in range(i, last)) - R[last][i]
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bocl.errors import FolderError
 from bocl.records.journal import read, to_json
-from bocl.records.metrics import average_accuracy, backward_transfer, forgetting
+from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
 from bocl.records.record import TaskRecord, task_record_from
 
 JOURNAL = "journal.jsonl"
@@ -40,6 +40,11 @@ class RunSummary:
         return int(self.config["stream"]["tasks"])
 
     @property
+    def finished(self) -> bool:
+        """Whether all its tasks are learnt."""
+        return len(self.tasks) == self.wanted
+
+    @property
     def matrix(self) -> list[tuple[float, ...]]:
         """R[t][i]: test accuracy on task i after learning task t."""
         return [task.row for task in self.tasks]
@@ -50,7 +55,9 @@ class RunSummary:
             "accuracy": average_accuracy(self.matrix),
             "backward_transfer": backward_transfer(self.matrix),
             "forgetting": forgetting(self.matrix),
+            "first_task_forgetting": first_task_forgetting(self.matrix),
             "parameters": self.tasks[-1].stored,
+            "attention": sum(task.parameters.get("attention", 0) for task in self.tasks),
             "samples": sum(task.samples for task in self.tasks),
             "seconds": sum(task.seconds for task in self.tasks),
         }
@@ -61,7 +68,7 @@ class RunSummary:
             "folder": str(self.folder),
             "method": self.method,
             "seed": self.seed,
-            "finished": len(self.tasks) == self.wanted,
+            "finished": self.finished,
             "groups": list(self.groups),
             "tasks": [to_json(asdict(task), "task") for task in self.tasks],
             "figures": self.figures() if self.tasks else None,

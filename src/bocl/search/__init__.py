@@ -5,11 +5,14 @@ settings.py          SearchSettings: which searcher, how many trials
 searchers.py         names → searchers
 paper.py             Gaussian process and expected improvement, as in the paper
 random_search.py     uniform over the lattice
+reinforce.py         RCL's: a controller draws widths and learns from what they were worth
 warm_start.py        opening points remembered from earlier tasks
 gaussian_process.py  the mathematics of paper.py
+controller.py        the mathematics of reinforce.py
 ledger.py            what was asked for and told; the best child
 lattice.py           the integer box: size, random points, rings of neighbours
 stopping.py          when a search is over
+threads.py           one thread of torch
 """
 
 from bocl.search.problem import Problem, Searcher

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from bocl.search.problem import FloatArray
+from bocl.search.threads import one_thread
 
 FIT_ITERATIONS = 100  # iterations, not seconds: results must not depend on the machine's load
 ASCENT_ITERATIONS = 100
@@ -223,13 +224,9 @@ def _acquisition(process: GaussianProcess, best: float) -> Any:
 
 @contextmanager
 def _quiet_single_thread() -> Iterator[None]:
-    """Run on one torch thread, restored after, without the warnings that are of no use to the caller.
-
-    One thread: matrices of a few dozen rows gain nothing from more, and sums keep their order.
-    """
-    with warnings.catch_warnings():
+    """Run on one torch thread, without the warnings that are of no use to the caller."""
+    with warnings.catch_warnings(), one_thread():
         warnings.filterwarnings("ignore", message=r".torch\.jit\.", category=DeprecationWarning)
-        import torch
         from botorch.exceptions.warnings import BotorchWarning
         from gpytorch.utils.warnings import NumericalWarning
         from linear_operator.utils.warnings import NumericalWarning as LinearNumericalWarning
@@ -237,9 +234,4 @@ def _quiet_single_thread() -> Iterator[None]:
         # A fit or an ascent that runs out of iterations and a matrix that needs jitter are expected here.
         for category in (BotorchWarning, NumericalWarning, LinearNumericalWarning):
             warnings.simplefilter("ignore", category)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
+        yield

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from bocl.search.paper import PaperSearch
 from bocl.search.problem import Problem, Searcher
 from bocl.search.random_search import RandomSearch
+from bocl.search.reinforce import ReinforceSearch
 from bocl.search.settings import SearchKind, SearchSettings
 
 SEARCHERS: dict[SearchKind, Callable[[Problem, SearchSettings], Searcher]] = {
     "paper": PaperSearch,
     "random": RandomSearch,
+    "reinforce": ReinforceSearch,
 }
 
 

@@ -8,7 +8,8 @@ from typing import Literal, get_args
 from bocl.checks import number, per_group, settle, whole, widths, word
 from bocl.records.record import Widths
 
-SearchKind = Literal["paper", "random"]
+SearchKind = Literal["paper", "random", "reinforce"]
+ControllerName = Literal["tuned", "as-released"]
 MOST_UNITS = 100_000  # one group may grow by for one task: far beyond what is useful, and what memory holds
 
 
@@ -16,13 +17,14 @@ MOST_UNITS = 100_000  # one group may grow by for one task: far beyond what is u
 class SearchSettings:
     """Settings of one task's search, the same for every searcher so that comparisons are fair.
 
-    kind         which searcher: "paper" (Gaussian process, expected improvement) or "random"
+    kind         which searcher: "paper" (Gaussian process, expected improvement), "random" or "reinforce" (RCL's)
     trials       N: most children trained after the opening points
     patience     H: children in a row, after the opening points, without a new best reward
     warm_points  m: opening points, trained before the search proper begins
     bounds       most units a group may grow by: one number for all groups, or one per group
     round_size   children asked for, and trained together, in one round; a searcher may give fewer
     memory_gb    most memory that children trained together may take; a larger round is trained in parts
+    controller   of "reinforce": "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
     """
 
     kind: SearchKind = "paper"
@@ -32,6 +34,7 @@ class SearchSettings:
     bounds: int | tuple[int, ...] = 29
     round_size: int = 8
     memory_gb: float = 16.0
+    controller: ControllerName = "tuned"
 
     def __post_init__(self) -> None:
         """Refuse values no search can run with."""
@@ -45,6 +48,7 @@ class SearchSettings:
             bounds=widths(most=MOST_UNITS),
             round_size=whole(least=1),
             memory_gb=number(above=0),
+            controller=word(*get_args(ControllerName)),
         )
 
     @property

@@ -1,0 +1,82 @@
+"""Methods side by side: one row each, mean ± standard deviation over seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bocl.checks import counted
+from bocl.cli.figures import duration, mean_and_spread, millions, points
+from bocl.records.summary import RunSummary
+
+WIDE = 116  # columns of a terminal that has room for every spread and for attention apart
+
+
+def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
+    """Print one row per method and config; runs that are not finished are named below and left out of the means."""
+    groups = {label: [run for run in runs if run.finished] for label, runs in _labelled(summaries).items()}
+    rows = {label: _row(runs, console.width >= WIDE) for label, runs in groups.items() if runs}
+    console.print()
+    if rows:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("method", no_wrap=True)
+        for column in next(iter(rows.values())):
+            table.add_column(column, justify="right", no_wrap=True)
+        for label, row in rows.items():
+            table.add_row(escape(label), *row.values())
+        console.print(table)
+        spread = "mean ± sd over seeds; " if max(map(len, groups.values())) > 1 else ""
+        console.print(f"[dim]{spread}ACC in %, BWT and forgetting of task 1 in points[/dim]\n")
+    for run in summaries:
+        if not run.finished:
+            done = f"{len(run.tasks)} of {counted(run.wanted, 'task')}"
+            console.print(escape(f"not finished, left out: {run.folder} ({done}); run it again to resume"))
+    for folder in dict.fromkeys(run.folder.parent for run in summaries):
+        console.print(f"runs in {escape(str(folder))}; [bold]bocl show RUN[/bold] shows one task by task")
+
+
+def _labelled(summaries: Sequence[RunSummary]) -> dict[str, list[RunSummary]]:
+    """Return the runs by what differs between them, seeds apart: by method, or by folder and method."""
+    groups: dict[tuple[str, str], list[RunSummary]] = {}
+    for run in summaries:
+        settings = json.dumps({name: value for name, value in run.config.items() if name != "seed"}, sort_keys=True)
+        groups.setdefault((str(run.folder.parent), settings), []).append(run)
+    one_folder = len({folder for folder, _ in groups}) == 1
+    labelled: dict[str, list[RunSummary]] = {}
+    for runs in groups.values():
+        label = runs[0].method if one_folder else f"{runs[0].folder.parent.name}/{runs[0].method}"
+        labelled[str(runs[0].folder) if label in labelled else label] = runs
+    return labelled
+
+
+def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
+    """Return the cells of one row, by column."""
+    figures = [run.figures() for run in runs]
+
+    def cell(name: str, mean: Callable[[float], str], spread: Callable[[float], str] | None = None) -> str:
+        values = [figure[name] for figure in figures]
+        return mean(fmean(values)) if spread is None else mean_and_spread(values, mean, spread)
+
+    return {
+        "seeds": str(len(runs)),
+        "ACC": cell("accuracy", _hundredths, _hundredths),
+        "BWT": cell("backward_transfer", points, _hundredths if wide else None),
+        "task 1": cell("first_task_forgetting", points, _hundredths if wide else None),
+        "parameters": cell("parameters", _whole, _whole if wide else None),
+        **({"attention": cell("attention", _whole)} if wide else {}),
+        "samples": cell("samples", millions),
+        "time": cell("seconds", duration),
+    }
+
+
+def _hundredths(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"

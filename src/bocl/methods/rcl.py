@@ -1,0 +1,78 @@
+"""RCL, reinforced continual learning: the growth of BOCL without attention, searched by a recurrent controller.
+
+r(z) = A(z) - α Σ_i z_i / n        z drawn from an LSTM's policy, which follows the gradient of E r(z)
+
+Source: Xu and Zhu, Reinforced Continual Learning (2018), by its algorithm. A controller is made anew for every task.
+Deviations, in both controllers: no child is trained twice, a repeated draw is answered from its record
+(``search/reinforce.py``); the child z = 0 is trained first and can win; A is the accuracy on validation samples.
+The `tuned` controller also learns from batches of four, with standardised rewards, larger steps and an entropy bonus.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from bocl.checks import whole
+from bocl.methods.bocl import BOCL
+from bocl.methods.reward import RewardSettings
+from bocl.networks.graph import Graph, Widths
+from bocl.networks.growth import GrowthSettings, Wiring
+from bocl.search.settings import ControllerName, SearchSettings
+from bocl.training.recipe import Recipe
+
+
+class RCL(BOCL):
+    """Reinforced continual learning: grows as a trained controller proposes, without attention, and forgets nothing.
+
+    BOCL with other settings: no attention, the same price for a unit of every layer, the controller's search without
+    early stopping or warm start, and so no need of a task's difficulty.
+    """
+
+    name: ClassVar[str] = "rcl"
+    forgets: ClassVar[bool] = False
+    measures_difficulty: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        network: nn.Module | Graph,
+        *,
+        controller: ControllerName = "tuned",
+        trials: int = 50,
+        bounds: int | Widths = 29,
+        memory_gb: float = 16.0,
+        wiring: Wiring = "full",
+        alpha: float = 5e-3,
+        recipe: Recipe = Recipe(),  # noqa: B008 - frozen
+        seed: int = 0,
+        device: str | torch.device = "auto",
+    ) -> None:
+        """Take any network BOCL takes.
+
+        controller  `tuned`, or `as-released` by RCL's authors, which trains one child at a time
+        trials      children trained for every task but the first
+        bounds, memory_gb, wiring, alpha  as in SearchSettings, GrowthSettings and RewardSettings
+        """
+        self.trials = whole(least=1)("rcl.trials", trials)
+        search = SearchSettings(
+            "reinforce",
+            trials=self.trials,
+            patience=self.trials,
+            warm_points=0,
+            bounds=bounds,
+            memory_gb=memory_gb,
+            controller=controller,
+        )
+        super().__init__(
+            network,
+            growth=GrowthSettings(wiring, attention=False),
+            search=search,
+            reward=RewardSettings(alpha, "uniform"),
+            recipe=recipe,
+            seed=seed,
+            device=device,
+        )
+        self.controller, self.bounds, self.memory_gb = search.controller, search.bounds, search.memory_gb
+        self.wiring, self.alpha = self.growth.wiring, self.reward.alpha

@@ -1,0 +1,164 @@
+"""A recurrent policy over widths, trained by its policy gradient (REINFORCE). Float64, on the CPU.
+
+    name        shape                     meaning
+    widths      (k, n)                    k draws z, one width per hidden group
+    rewards     (k,)                      r(z), what they were worth
+    logits      (k, n, most width + 1)    of π(z_i | z_1 … z_{i-1}); none for a width above its group's bound
+    values      (k, n)                    V_i, a critic's guess of r(z) before z_i is chosen
+    advantages  (k, n) or (k, 1)          (r(z) - baseline) / scale
+
+    π(z) = Π_i π(z_i | z_1 … z_{i-1})          J = E r(z)
+    ∇J   = E Σ_i (r(z) - b_i) ∇ log π(z_i | z_1 … z_{i-1})
+
+The baseline b_i may be anything that does not depend on z_i or what follows it, and changes the variance alone: the
+critic reads the state the LSTM is in *before* z_i is chosen, a moving mean knows earlier draws only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical
+
+from bocl.records.record import Widths
+from bocl.search.settings import ControllerName
+from bocl.search.threads import one_thread
+
+LAYERS, UNITS = 2, 100  # of the LSTM
+WINDOW = 32  # draws whose rewards a moving mean and spread are taken of
+LEAST_SPREAD = 1e-6  # rewards that differ by less say nothing
+
+
+@dataclass(frozen=True)
+class ControllerSettings:
+    """How a controller learns.
+
+    rate         Adam's step size for the policy
+    critic_rate  Adam's step size for a linear critic, the baseline of raw rewards; None: rewards are standardised by
+                 the mean and spread of the latest draws instead
+    batch        draws per update
+    entropy      weight of the policy's entropy, which keeps it from settling too early
+    """
+
+    rate: float
+    critic_rate: float | None
+    batch: int
+    entropy: float
+
+
+#: RCL's own figures; and those that did best on simulated rewards (benchmarks/README.md).
+CONTROLLERS: dict[ControllerName, ControllerSettings] = {
+    "as-released": ControllerSettings(rate=1e-3, critic_rate=5e-3, batch=1, entropy=0.0),
+    "tuned": ControllerSettings(rate=2e-2, critic_rate=None, batch=4, entropy=0.05),
+}
+
+
+class Policy(nn.Module):
+    """π and V: an LSTM takes one step per hidden group, a linear layer makes logits of its state, another a value.
+
+    A step reads which group it is for and the share of its bound that the group before was given.
+    """
+
+    def __init__(self, bounds: Widths, *, seed: int) -> None:
+        super().__init__()
+        groups, actions = len(bounds), max(bounds) + 1
+        self.bounds = torch.tensor(bounds)
+        self.forbidden = torch.arange(actions) > self.bounds.unsqueeze(1)  # (n, actions)
+        with torch.device("meta"):  # nothing is drawn from the global generator
+            self.lstm = nn.LSTM(groups + 1, UNITS, LAYERS, batch_first=True, dtype=torch.float64)
+            self.actor = nn.Linear(UNITS, actions, dtype=torch.float64)
+            self.critic = nn.Linear(UNITS, 1, dtype=torch.float64)
+        self.to_empty(device="cpu")
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -(UNITS**-0.5), UNITS**-0.5, generator=generator)
+
+    def forward(self, widths: Tensor) -> tuple[Categorical, Tensor]:
+        """Return π(z_i | z_1 … z_{i-1}) as k × n distributions, and V (k, n)."""
+        states, _ = self.lstm(self._inputs(widths))
+        return self._choices(states, slice(None)), self.critic(states.detach()).squeeze(-1)
+
+    @torch.no_grad()
+    def draw(self, generator: torch.Generator) -> Widths:
+        """Draw z from π, group by group."""
+        widths = torch.zeros(1, len(self.bounds), dtype=torch.int64)
+        state = None
+        for group in range(len(self.bounds)):
+            step = self._inputs(widths)[:, group : group + 1]
+            output, state = self.lstm(step, state)
+            chances = self._choices(output, slice(group, group + 1)).probs[0, 0]
+            widths[0, group] = torch.multinomial(chances, 1, generator=generator)
+        return tuple(widths[0].tolist())
+
+    def _inputs(self, widths: Tensor) -> Tensor:
+        """Return (k, n, n + 1): group i's own place, and z_{i-1} / bound_{i-1}."""
+        count, groups = widths.shape
+        shares = (widths / self.bounds.clamp(min=1)).double().roll(1, dims=1)
+        shares[:, 0] = 0
+        return torch.cat([torch.eye(groups, dtype=torch.float64).expand(count, -1, -1), shares.unsqueeze(-1)], dim=-1)
+
+    def _choices(self, states: Tensor, groups: slice) -> Categorical:
+        logits = self.actor(states).masked_fill(self.forbidden[groups], -torch.inf)
+        return Categorical(logits=logits, validate_args=False)
+
+
+class Controller:
+    """A policy, and what it takes to improve it."""
+
+    def __init__(self, bounds: Widths, settings: ControllerSettings, *, seed: int) -> None:
+        self.settings = settings
+        self.policy = Policy(bounds, seed=seed)
+        self._generator = torch.Generator().manual_seed(seed)
+        self._rewards: deque[float] = deque(maxlen=WINDOW)
+        actor = [*self.policy.lstm.parameters(), *self.policy.actor.parameters()]
+        critic = list(self.policy.critic.parameters())
+        rates = [(actor, settings.rate), (critic, settings.critic_rate or 0.0)]
+        self._optimiser = torch.optim.Adam([{"params": part, "lr": rate} for part, rate in rates])
+
+    def draw(self) -> Widths:
+        """Draw widths from the policy."""
+        with one_thread():
+            return self.policy.draw(self._generator)
+
+    def likeliest(self, points: Sequence[Widths]) -> Widths:
+        """Return the point the policy gives the highest probability."""
+        with one_thread(), torch.no_grad():
+            widths = torch.tensor(points)
+            choices, _ = self.policy(widths)
+            return points[int(choices.log_prob(widths).sum(1).argmax())]
+
+    def entropy(self, draws: Sequence[Widths]) -> float:
+        """Return Σ_i H(π(z_i | …)), averaged over draws of the policy, in nats."""
+        with one_thread(), torch.no_grad():
+            choices, _ = self.policy(torch.tensor(draws))
+            return float(choices.entropy().sum(1).mean())
+
+    def learn(self, draws: Sequence[Widths], rewards: Sequence[float]) -> None:
+        """Take one step up the policy gradient estimated from draws of the policy."""
+        with one_thread():
+            self._optimiser.zero_grad()
+            torch.autograd.backward(self.loss(draws, rewards))
+            self._optimiser.step()
+        self._rewards.extend(rewards)
+
+    def loss(self, draws: Sequence[Widths], rewards: Sequence[float]) -> Tensor:
+        """Return what falls along the gradient estimate of J, the entropy's bonus and the critic's error joined to it.
+
+        The critic reads states cut off from the LSTM, so its error moves nothing but the critic.
+        """
+        widths, worth = torch.tensor(draws), torch.tensor(rewards, dtype=torch.float64)
+        choices, values = self.policy(widths)
+        errors = worth.unsqueeze(1) - values
+        advantages = self._standardised(worth) if self.settings.critic_rate is None else errors.detach()
+        gain = (advantages * choices.log_prob(widths)).sum(1) + self.settings.entropy * choices.entropy().sum(1)
+        loss: Tensor = errors.square().mean() - gain.mean()
+        return loss
+
+    def _standardised(self, rewards: Tensor) -> Tensor:
+        """Return (r - mean) / spread, (k, 1), by the latest draws before these; by these where there are none."""
+        latest = torch.tensor(list(self._rewards), dtype=torch.float64) if self._rewards else rewards
+        return ((rewards - latest.mean()) / latest.std(correction=0).clamp(min=LEAST_SPREAD)).unsqueeze(1)

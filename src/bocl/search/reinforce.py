@@ -1,0 +1,82 @@
+"""The search of RCL: a controller draws widths and learns from what they were worth.
+
+A policy gradient samples with replacement, a search trains no child twice. Both hold: a draw that was trained before
+is answered from its record, and the controller learns from it once more, at no cost; drawing goes on until there is
+a new point. A policy that has settled hardly finds one, so after some draws the nearest untried point is taken. It
+was not drawn, so it teaches the controller nothing until a draw meets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bocl.records.record import Trial, Widths
+from bocl.search.lattice import nearest_untried
+from bocl.search.ledger import Ledger
+from bocl.search.problem import Problem
+from bocl.search.settings import SearchSettings
+from bocl.seeding import seed_for
+
+MOST_DRAWS = 32  # for one new point
+
+
+class ReinforceSearch:
+    """The search of RCL: an LSTM controller trained by policy gradient, as released or tuned.
+
+    As many points a round as the controller learns from at once: one as released. The opening points are its draws
+    too. An update waits for the rewards of a whole batch, in the order of drawing; failed children are left out.
+    Asked again before it is told, it draws from the policy as it is. [] while points are pending means: tell those
+    first.
+    """
+
+    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
+        """Prepare a search of the problem."""
+        from bocl.search.controller import CONTROLLERS, Controller  # torch is imported when it is used
+
+        self._ledger = Ledger(problem, settings)
+        how = CONTROLLERS[settings.controller]
+        self.controller = Controller(problem.bounds, how, seed=seed_for(problem.seed, "controller"))
+        self._draws: list[Widths] = []  # not learnt from yet, oldest first
+
+    def ask(self, count: int) -> list[Widths]:
+        """Return 1 … count new widths, at most a batch of them; [] when there is nothing more to try."""
+        room = self._ledger.room(count)
+        return [self._hand_out_draw() for _ in range(min(room, self.controller.settings.batch))]
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Take in trained children and learn from those that were drawn."""
+        self._ledger.take_in(trials)
+        self._learn()
+
+    def best(self) -> Widths:
+        """Return the widths of the trained child with the highest reward."""
+        return self._ledger.best()
+
+    def _hand_out_draw(self) -> Widths:
+        """Hand out a new draw of the controller, or the likeliest of the untried points nearest to its last one."""
+        ledger = self._ledger
+        for _ in range(MOST_DRAWS):
+            widths = self.controller.draw()
+            self._draws.append(widths)
+            if widths not in ledger.taken:
+                break
+            self._learn()
+        else:
+            widths = self.controller.likeliest(nearest_untried(widths, ledger.problem.bounds, ledger.taken))
+        ledger.hand_out(widths)
+        return widths
+
+    def _learn(self) -> None:
+        """Learn from the draws whose rewards are known, batch by batch; what is left over waits."""
+        rewards = {trial.widths: trial.reward for trial in self._trained() if not trial.failed}
+        failed = {trial.widths for trial in self._trained() if trial.failed}
+        known = [widths for widths in self._draws if widths in rewards]
+        waiting = [widths for widths in self._draws if widths not in rewards and widths not in failed]
+        batch = self.controller.settings.batch
+        while len(known) >= batch:
+            drawn, known = known[:batch], known[batch:]
+            self.controller.learn(drawn, [rewards[widths] for widths in drawn])
+        self._draws = known + waiting
+
+    def _trained(self) -> list[Trial]:
+        return [*self._ledger.problem.known, *self._ledger.told]

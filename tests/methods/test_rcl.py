@@ -1,0 +1,89 @@
+"""RCL: BOCL's growth without attention, at one price for all layers, proposed by a controller; it forgets nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from method_examples import RECIPE, hard_stream, small_cnn, small_mlp
+
+from bocl.errors import ConfigError
+from bocl.methods.rcl import RCL
+from bocl.methods.saving import load
+from bocl.records.events import RoundStarted
+
+OPTIONS = {"trials": 6, "bounds": 3, "recipe": RECIPE, "device": "cpu"}
+INPUTS = [torch.randn(size, 2, 6, 6, generator=torch.Generator().manual_seed(size)) for size in (1, 7, 128)]
+
+
+@pytest.mark.parametrize("wiring", ["full", "forward"])
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+def test_logits_of_old_tasks_keep_their_bits(network, wiring, tmp_path):
+    learner, stream = RCL(network(), wiring=wiring, **OPTIONS), hard_stream()
+    said = []
+    for index in range(4):
+        if index == 3:
+            learner.save(tmp_path / "model")
+            learner = load(tmp_path / "model", device="cpu")
+            assert isinstance(learner, RCL)
+        learned = learner.learn(stream[index])
+        assert index == 0 or len(learned.trials) == 1 + 6
+        for task, logits in enumerate(said):
+            assert all(torch.equal(learner.predict(x, task), y) for x, y in zip(INPUTS, logits, strict=True))
+        said.append([learner.predict(x, index) for x in INPUTS])
+    assert any(sum(growth.widths) for growth in learner.network.growths[1:])
+
+
+def test_it_has_no_attention_and_one_price_for_all_layers():
+    learner, stream = RCL(small_mlp(), alpha=0.02, **OPTIONS), hard_stream(2.0)
+    learned = [learner.learn(stream[index]) for index in range(2)]
+    assert learner.parameters()["attention"] == 0
+    for trial in learned[1].trials:
+        assert trial.reward == pytest.approx(trial.accuracy - 0.02 * sum(trial.widths) / 2, abs=1e-12)
+
+
+def test_no_network_is_trained_for_a_difficulty():
+    learner, stream, rounds = RCL(small_mlp(), **OPTIONS), hard_stream(), []
+    one = learner.learn(stream[0]).effort.samples  # tasks are alike in size
+    learned = learner.learn(stream[1], lambda event: rounds.append(event) if isinstance(event, RoundStarted) else None)
+    assert math.isnan(learned.difficulty)
+    assert learner.history == []
+    assert all(learner.graph.widths not in event.widths for event in rounds)
+    assert learned.effort.samples == one * len(learned.trials)
+
+
+@pytest.mark.parametrize(("controller", "sizes"), [("as-released", {1}), ("tuned", {4, 2})])
+def test_a_round_is_one_child_as_released_and_four_tuned(controller, sizes):
+    learner, stream, found = RCL(small_mlp(), controller=controller, **OPTIONS), hard_stream(), set()
+
+    def listen(event):
+        if isinstance(event, RoundStarted) and event.purpose == "search":
+            found.add(len(event.widths))
+
+    for index in range(2):
+        learner.learn(stream[index], listen)
+    assert found == sizes
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"controller": "tund"}, r"search\.controller is 'tund'; it must be tuned or as-released"),
+        ({"trials": 0}, r"rcl\.trials is 0; it must be at least 1"),
+        ({"bounds": (1, 2, 3)}, r"search\.bounds has 3 entries"),
+        ({"alpha": -1.0}, r"reward\.alpha is -1"),
+        ({"wiring": "ful"}, r"growth\.wiring is 'ful'"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        RCL(small_mlp(), **OPTIONS | wrong)
+
+
+def test_its_settings_are_saved(tmp_path):
+    learner = RCL(small_mlp(), controller="as-released", wiring="forward", alpha=0.01, memory_gb=2, **OPTIONS)
+    learner.learn(hard_stream()[0])
+    learner.save(tmp_path / "model")
+    loaded = load(tmp_path / "model", device="cpu")
+    assert (loaded.search, loaded.growth, loaded.reward) == (learner.search, learner.growth, learner.reward)
