@@ -6,6 +6,7 @@ Everything goes to standard error, so that standard output holds results alone.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ class Display:
         self.console = console or Console(stderr=True)
         self._live = Live(console=self.console, refresh_per_second=8, transient=True)
         self._begun = 0
+        self._lines: dict[int, tuple[str, ...]] = {}  # of every run under way, by its number
+        self._one_at_a_time = threading.RLock()  # runs side by side tell from threads of their own
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -50,30 +53,37 @@ class Display:
     @contextmanager
     def watch(self, config: Config, folder: Path) -> Iterator[Listener]:
         """Show one run; the listener it yields is handed to the run."""
-        self._begun += 1
-        shown = _RunDisplay(self, config, folder, number=self._begun)
+        with self._one_at_a_time:
+            self._begun += 1
+            number = self._begun
+        shown = _RunDisplay(self, config, folder, number)
         try:
             yield shown.listen
         except WorkError as error:
             shown.failed(error)
             raise
+        finally:
+            self.show(number)
         shown.finished()
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
         self.console.print(Text(line), soft_wrap=True)
 
-    def show(self, *lines: str) -> None:
-        """Show lines that pass; only a terminal has them."""
-        if self.console.is_terminal:
-            self._live.update(Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in lines)))
+    def show(self, number: int, *lines: str) -> None:
+        """Show the passing lines of a run, below those of the runs before it; only a terminal has them."""
+        with self._one_at_a_time:
+            self._lines[number] = lines
+            if self.console.is_terminal:
+                under_way = [line for number in sorted(self._lines) for line in self._lines[number]]
+                self._live.update(Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in under_way)))
 
 
 class _RunDisplay:
     """One run."""
 
     def __init__(self, display: Display, config: Config, folder: Path, number: int) -> None:
-        self.display = display
+        self.display, self.number = display, number
         self.several = display.runs > 1
         self.name = f"run {number}/{display.runs}  {config.method}, seed {config.seed}"
         self.title = self.name if self.several else f"{config.method} on {config.stream.name}, seed {config.seed}"
@@ -104,7 +114,7 @@ class _RunDisplay:
                 self._trial(event)
             case TaskDone():
                 self._task(event.record)
-        self.display.show(*([self.name] if self.several else []), self._line())
+        self.display.show(self.number, *([self.name] if self.several else []), self._line())
 
     def finished(self) -> None:
         """Close one of several runs with a line of its own."""

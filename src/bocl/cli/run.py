@@ -22,6 +22,7 @@ def run_command(
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas; else the config's own.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder of the runs; else runs/NAME.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    at_once: Annotated[int, typer.Option(help="Runs side by side on one GPU; times are then not each run's own.")] = 1,
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -32,10 +33,10 @@ def run_command(
     from bocl.experiment.grid import plan, run_grid
     from bocl.records.summary import summarise
 
-    grid = plan(source, overrides or [], methods=methods, seeds=seeds, out=out, device=device)
+    grid = plan(source, overrides or [], methods=methods, seeds=seeds, out=out, device=device, at_once=at_once)
     try:
         with Display(runs=len(grid)) as display:
-            failed = run_grid(grid, device=device, data=data, watch=display.watch)
+            failed = run_grid(grid, device=device, data=data, watch=display.watch, at_once=at_once)
     except KeyboardInterrupt:
         typer.echo("bocl: stopped; run the same command again to go on from the last finished task", err=True)
         raise typer.Exit(130) from None

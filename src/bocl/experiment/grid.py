@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -12,7 +14,9 @@ from bocl.errors import ConfigError, WorkError, did_you_mean
 from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import Config, MethodName, experiment_name, load_config, run_name
 from bocl.experiment.run import run
-from bocl.records.events import Listener
+from bocl.experiment.side_by_side import check_at_once, side_by_side
+from bocl.records.events import Event, Listener
+from bocl.training.device import resolve_device
 
 METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 
@@ -28,11 +32,13 @@ def plan(
     seeds: str | None = None,
     out: str | None = None,
     device: str = "auto",
+    at_once: int = 1,
 ) -> Grid:
     """Return every run a command asks for; everything but the data is built once to find mistakes first."""
     base = load_config(source, overrides)
     folder = Path(out) if out else Path("runs") / experiment_name(source)
     graph = build_network(base.network)
+    check_at_once(at_once, resolve_device(device), graph.draws)
     grid = []
     for method in _methods(methods) if methods is not None else [base.method]:
         for seed in _seeds(seeds) if seeds is not None else [base.seed]:
@@ -42,20 +48,35 @@ def plan(
     return grid
 
 
-def run_grid(grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch) -> dict[Path, WorkError]:
-    """Run a grid in order; what is finished is passed over, what was begun goes on.
+def run_grid(
+    grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch, at_once: int = 1
+) -> dict[Path, WorkError]:
+    """Run a grid; what is finished is passed over, what was begun goes on.
 
     A run whose work fails does not keep the others from running: what failed is returned, by folder. Wrong input
     ends the grid at once, because it is likely wrong for all.
     """
-    failed = {}
-    for config, folder in grid:
+    failed: dict[Path, WorkError] = {}
+
+    def one(config: Config, folder: Path, stop: threading.Event) -> None:
+        def hear(event: Event) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            listen(event)
+
         try:
             with watch(config, folder) as listen:
-                run(config, folder, device=device, data=data, listen=listen)
+                run(config, folder, device=device, data=data, listen=hear, at_once=at_once)
         except WorkError as error:
             failed[folder] = error
-    return failed
+
+    runs = [partial(one, config, folder) for config, folder in grid]
+    if at_once > 1:
+        side_by_side(runs, at_once=at_once, device=resolve_device(device))
+    else:
+        for each in runs:
+            each(threading.Event())
+    return {folder: failed[folder] for _, folder in grid if folder in failed}
 
 
 def _methods(text: str) -> list[MethodName]:

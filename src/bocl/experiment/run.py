@@ -25,8 +25,11 @@ def run(
     device: str = "auto",
     data: str | None = None,
     listen: Listener = nobody,
+    at_once: int = 1,
 ) -> list[TaskRecord]:
     """Run a config in a folder, from where the folder stands, and return the records of all its tasks.
+
+    at_once  how many runs share the device, for the record: times of a run that was not alone are no one's cost
 
     Everything that can be wrong with the input is found before the folder is touched.
     """
@@ -44,6 +47,7 @@ def run(
             {
                 "data": stream.fingerprint(),
                 "machine": machine(method.device),
+                "at_once": at_once,
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         )
