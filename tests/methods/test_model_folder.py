@@ -14,7 +14,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from bocl.errors import DeviceError, FolderError, InputError, WorkError
+from bocl.methods.ewc import EWC
 from bocl.methods.fixed import Fixed
+from bocl.methods.gem import GEM
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.saving import load, read_state, save
@@ -38,6 +40,8 @@ def saved(tmp_path_factory):
         "bocl": make_bocl(small_cnn()),
         "fixed": Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu"),
         "sn": SN(small_cnn(), recipe=RECIPE, device="cpu"),
+        "ewc": EWC(small_cnn(), recipe=RECIPE, device="cpu"),
+        "gem": GEM(small_cnn(), recipe=RECIPE, device="cpu"),
         "joint": Joint(small_cnn(), recipe=RECIPE, device="cpu"),
         "independent": Independent(small_cnn(), recipe=RECIPE, device="cpu"),
     }
@@ -243,7 +247,7 @@ FORGERIES = {
 }
 
 
-@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "joint", "independent"])
+@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent"])
 def test_a_model_that_makes_no_sense_is_refused(saved, tmp_path, method):
     for number, (name, (change, reason)) in enumerate(FORGERIES.items()):
         folder = shutil.copytree(saved[method], tmp_path / str(number))
@@ -280,7 +284,7 @@ def test_facts_of_a_growing_network_that_make_no_sense_are_refused(copy, change)
     assert str(folder / "model.json") in refusal(folder)
 
 
-@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "joint", "independent"])
+@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent"])
 def test_tensors_that_are_not_the_networks_are_refused(saved, tmp_path, method):
     changes = {
         "is missing": lambda tensors: tensors.pop(sorted(tensors)[0]),
@@ -339,7 +343,7 @@ def test_what_the_caller_gives_wrong_is_not_blamed_on_the_folder(copy):
         load(copy("sn"), searcher=None)
 
 
-@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "joint", "independent"])
+@pytest.mark.parametrize("method", ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent"])
 def test_an_untouched_model_gives_the_same_bits_again(saved, tmp_path, method):
     learner = load(saved[method], device="cpu")
     save(learner, tmp_path / "again")

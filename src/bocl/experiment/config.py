@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bocl.errors import ConfigError, did_you_mean
+from bocl.methods.ewc import EWCSettings
+from bocl.methods.gem import GEMSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.growth import GrowthSettings
 from bocl.search.settings import SearchSettings
@@ -17,7 +19,7 @@ from bocl.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
-MethodName = Literal["bocl", "sn", "fixed", "independent", "joint"]
+MethodName = Literal["bocl", "sn", "ewc", "gem", "fixed", "independent", "joint"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Config:
     reward: RewardSettings = field(default_factory=RewardSettings)
     fixed: FixedSettings = field(default_factory=FixedSettings)
     sn: SNSettings = field(default_factory=SNSettings)
+    ewc: EWCSettings = field(default_factory=EWCSettings)
+    gem: GEMSettings = field(default_factory=GEMSettings)
 
     def __post_init__(self) -> None:
         if self.seed < 0:
