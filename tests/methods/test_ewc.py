@@ -167,6 +167,21 @@ def test_every_task_is_added_in_the_form_asked_for(form):
         assert latest == (form == "online")
 
 
+def test_the_fisher_information_is_that_of_the_task_just_learnt(monkeypatch):
+    used = []
+
+    def spy(network, inputs, labels, task):
+        used.append(task)
+        assert {tuple(x.flatten().tolist()) for x in inputs} <= {
+            tuple(x.flatten().tolist()) for x in hard_stream()[task].train.raw
+        }
+        return fisher_information(network, inputs, labels, task)
+
+    monkeypatch.setattr(ewc, "fisher_information", spy)
+    learn(make(small_mlp()), 0, 1, 2)
+    assert used == [0, 1, 2]
+
+
 def test_labels_are_sampled_or_true(monkeypatch):
     used = []
 
