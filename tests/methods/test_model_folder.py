@@ -15,14 +15,16 @@ from safetensors.torch import save as save_tensors
 
 from bocl.errors import DeviceError, FolderError, InputError, WorkError
 from bocl.methods.den import DEN
+from bocl.methods.ewc import EWC
 from bocl.methods.fixed import Fixed
+from bocl.methods.gem import GEM
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.pgn import PGN
 from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
 
-SAVED = ["bocl", "fixed", "sn", "joint", "independent", "pgn", "den"]
+SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den"]
 
 
 @pytest.fixture
@@ -42,6 +44,8 @@ def saved(tmp_path_factory):
         "bocl": make_bocl(small_cnn()),
         "fixed": Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu"),
         "sn": SN(small_cnn(), recipe=RECIPE, device="cpu"),
+        "ewc": EWC(small_cnn(), recipe=RECIPE, device="cpu"),
+        "gem": GEM(small_cnn(), recipe=RECIPE, device="cpu"),
         "joint": Joint(small_cnn(), recipe=RECIPE, device="cpu"),
         "independent": Independent(small_cnn(), recipe=RECIPE, device="cpu"),
         "pgn": PGN(small_cnn(), recipe=RECIPE, device="cpu"),

@@ -108,7 +108,7 @@ def test_samples_are_the_same_bits_however_they_are_kept(kind, monkeypatch):
         inputs, labels = kept.take(places)
         assert torch.equal(inputs, split.inputs()[rows])
         assert torch.equal(labels, split.labels[rows])
-    inputs, labels = kept.rows(10, 33)
+    inputs, labels = kept.rows(slice(10, 33))
     assert torch.equal(inputs, split.inputs()[10:33])
     assert torch.equal(labels, split.labels[10:33])
 

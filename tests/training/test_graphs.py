@@ -14,7 +14,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
-from bocl.training.steps import EagerStep, StepCache, make_step
+from bocl.training.steps import EagerStep, GraphedStep, StepCache, make_step
 from bocl.training.trainer import train
 from bocl.training.turns import in_turns
 
@@ -44,6 +44,32 @@ def test_a_captured_training_is_the_eager_one(optimiser):
     assert fits[0] == fits[1]
     for name, tensor in captured.state.items():
         torch.testing.assert_close(tensor, eager.state[name], rtol=1e-6, atol=1e-7)
+
+
+HOOKS = {
+    "penalty": lambda parameters: 0.1 * sum(tensor.square().flatten(1).sum(1) for tensor in parameters.values()),
+    "proximal": lambda parameters, step_size: [
+        tensor.div_(1 + 0.1 * step_size(tensor)) for tensor in parameters.values()
+    ],
+}
+
+
+@needs_gpu
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hooks_of_tensor_operations_are_captured_too(hook, optimiser):
+    recipe, cache = replace(RECIPE, optimiser=optimiser), StepCache()
+    hooks = {hook: HOOKS[hook]}
+    captured, eager, free = gpu_children(2), gpu_children(2), gpu_children(2)
+    assert isinstance(
+        make_step(gpu_children(2), [on_gpu()], recipe, cache=cache, graphed=True, hooks=hooks), GraphedStep
+    )
+    train(captured, [on_gpu()], recipe, seed=0, **hooks)
+    train(eager, [on_gpu()], recipe, seed=0, graphed=False, **hooks)
+    train(free, [on_gpu()], recipe, seed=0)
+    for name, tensor in captured.state.items():
+        torch.testing.assert_close(tensor, eager.state[name], rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(captured.state["head/weight"], free.state["head/weight"], rtol=0.01)
 
 
 @needs_gpu

@@ -12,8 +12,10 @@ from bocl.errors import BoclError, ConfigError, did_you_mean
 from bocl.experiment.config import Config, NetworkSettings
 from bocl.methods.bocl import BOCL
 from bocl.methods.den import DEN
+from bocl.methods.ewc import EWC
 from bocl.methods.fixed import Fixed
 from bocl.methods.frozen import Frozen
+from bocl.methods.gem import GEM
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.method import Method
@@ -88,6 +90,10 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
             return Frozen(graph, growth=config.growth, **common)
         case "sn":
             return SN(graph, shared_head=config.sn.shared_head, **common)
+        case "ewc":
+            return EWC(graph, settings=config.ewc, **common)
+        case "gem":
+            return GEM(graph, settings=config.gem, **common)
         case "independent":
             return Independent(graph, **common)
         case "joint":

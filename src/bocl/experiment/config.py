@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from bocl.errors import ConfigError, did_you_mean
 from bocl.methods.den import DENSettings
+from bocl.methods.ewc import EWCSettings
+from bocl.methods.gem import GEMSettings
 from bocl.methods.pgn import PGNSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.growth import GrowthSettings
@@ -19,7 +21,7 @@ from bocl.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
-MethodName = Literal["bocl", "sn", "pgn", "den", "rcl", "fixed", "frozen", "independent", "joint"]
+MethodName = Literal["bocl", "sn", "ewc", "gem", "pgn", "den", "rcl", "fixed", "frozen", "independent", "joint"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class Config:
     fixed: FixedSettings = field(default_factory=FixedSettings)
     rcl: RCLSettings = field(default_factory=RCLSettings)
     sn: SNSettings = field(default_factory=SNSettings)
+    ewc: EWCSettings = field(default_factory=EWCSettings)
+    gem: GEMSettings = field(default_factory=GEMSettings)
     pgn: PGNSettings = field(default_factory=PGNSettings)
     den: DENSettings = field(default_factory=DENSettings)
 

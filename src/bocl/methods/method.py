@@ -20,6 +20,8 @@ from bocl.records.record import Trial, Widths
 from bocl.tasks.task import Task
 from bocl.training.trainer import Effort
 
+MEMORY = "memory/"  # begins the names of tensors that a method keeps beside its networks
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -96,3 +98,9 @@ def part_tensors(tensors: Mapping[str, Tensor], tasks: int) -> list[dict[str, Te
         task, _, name = key.partition("/")
         parted[int(task)][name] = tensor
     return parted
+
+
+def take_memory(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return what a method keeps beside its network, names without ``MEMORY``, and the network's own tensors."""
+    memory = {name.removeprefix(MEMORY): tensor for name, tensor in tensors.items() if name.startswith(MEMORY)}
+    return memory, {name: tensor for name, tensor in tensors.items() if not name.startswith(MEMORY)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,9 @@ from bocl.methods.checks import check_trained
 from bocl.methods.method import Learned
 from bocl.networks.growth import PARTS, count_tensors
 from bocl.networks.plain import PlainNetwork
+from bocl.networks.stacked import Children
 from bocl.records.events import EpochDone, Listener, RoundStarted
+from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
@@ -21,8 +23,45 @@ from bocl.training.trainer import Effort, Fit, train
 WAY_OUT_OF_MEMORY = "a smaller recipe.batch_size or network"
 
 
+Hooks = Callable[[Children], dict[str, Any]]  # the network while it is trained → hooks of ``train``
+
+
+def no_hooks(_trained: Children) -> dict[str, Any]:
+    """Train without hooks."""
+    return {}
+
+
+def fine_tune(
+    network: PlainNetwork,
+    task: Task,
+    data: DeviceTask,
+    recipe: Recipe,
+    *,
+    seed: int,
+    listen: Listener,
+    hooks: Hooks = no_hooks,
+) -> tuple[PlainNetwork, Learned]:
+    """Train a copy of the network on one more task: an interrupted training leaves nothing behind.
+
+    seed  of the method; the start of a new head and the order of samples follow from it and the task's number
+    """
+    before = count_tensors(network.tensors)
+    network = network.copy()
+    network.add_task(task.classes, seed=seed_for(seed, "base", data.index))
+    order = seed_for(seed, "order", data.index)
+    effort = train_plain(network, [data], recipe, name=task.name, seed=order, listen=listen, hooks=hooks)
+    return network, learned_plain(network, task, data, head=data.index, before=before, effort=effort)
+
+
 def train_plain(
-    network: PlainNetwork, tasks: Sequence[DeviceTask], recipe: Recipe, *, name: str, seed: int, listen: Listener
+    network: PlainNetwork,
+    tasks: Sequence[DeviceTask],
+    recipe: Recipe,
+    *,
+    name: str,
+    seed: int,
+    listen: Listener,
+    hooks: Hooks = no_hooks,
 ) -> Effort:
     """Train every weight of the network on these tasks and return what that took.
 
@@ -30,7 +69,7 @@ def train_plain(
     """
     listen(RoundStarted("base", (network.graph.widths,)))
     trained = network.trainable()
-    fit = train_one(trained, tasks, recipe, name=name, seed=seed, listen=listen)
+    fit = train_one(trained, tasks, recipe, name=name, seed=seed, listen=listen, **hooks(trained))
     network.take(trained)
     return fit.effort
 

@@ -26,7 +26,7 @@ from safetensors.torch import save as save_tensors
 from bocl.errors import FolderError, InputError, NetworkError, WorkError, did_you_mean
 from bocl.methods.checks import Seen
 from bocl.methods.growing import check_history, growths_from
-from bocl.methods.method import Method, State
+from bocl.methods.method import Method, State, take_memory
 from bocl.networks.check import check_graph, check_takes, check_tensors, plain_shapes
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths, from_json, to_json
@@ -270,7 +270,12 @@ def _check_state(method: Method, state: State) -> None:
         wanted = network.shapes(added, classes)
     else:
         wanted = _one_network_each(method, classes)
-    check_tensors(state.tensors, wanted)
+    if not hasattr(method, "check_memory"):
+        check_tensors(state.tensors, wanted)
+        return
+    memory, tensors = take_memory(state.tensors)
+    check_tensors(tensors, wanted)
+    method.check_memory(memory, seen)
 
 
 def _one_network_each(method: Method, classes: list[int]) -> Shapes:

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 from bocl.checks import flag, instance, whole
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
 from bocl.methods.method import Learned, State
-from bocl.methods.plain import WAY_OUT_OF_MEMORY, learned_plain, train_plain
+from bocl.methods.plain import WAY_OUT_OF_MEMORY, fine_tune
 from bocl.methods.saving import save
 from bocl.networks.graph import Graph
 from bocl.networks.growth import count_tensors
 from bocl.networks.plain import PlainNetwork
 from bocl.records.events import Listener, nobody
-from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import task_to_device
 from bocl.training.device import resolve_device
@@ -54,15 +53,8 @@ class SN:
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:
         """Fine-tune the whole network on one more task."""
         check_task(self.graph, task, self.seen)
-        index = len(self.seen)
-        data = task_to_device(task, index, self.device)
-        before = self.parameters()
-        network = self.network.copy()  # an interrupted training leaves nothing behind
-        network.add_task(task.classes, seed=seed_for(self.seed, "base", index))
-        order = seed_for(self.seed, "order", index)
-        effort = train_plain(network, [data], self.recipe, name=task.name, seed=order, listen=listen)
-        learned = learned_plain(network, task, data, head=index, before=before, effort=effort)
-        self.network = network
+        data = task_to_device(task, len(self.seen), self.device)
+        self.network, learned = fine_tune(self.network, task, data, self.recipe, seed=self.seed, listen=listen)
         self.seen.append(Seen.of(task))
         return learned
 

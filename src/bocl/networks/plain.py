@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from bocl.errors import DataError
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph
-from bocl.networks.growth import Growth, GrowthSettings, initialise
+from bocl.networks.growth import Growth, GrowthSettings, initialise, is_parameter
 from bocl.networks.stacked import Children
 
 _SETTINGS = GrowthSettings(attention=False)
@@ -28,6 +31,10 @@ class PlainNetwork:
     def head_of(self, task: int) -> str:
         """Return the name of the head a task uses."""
         return "head0" if self.shared_head else f"head{task}"
+
+    def is_shared(self, name: str) -> bool:
+        """Whether a tensor is a parameter of every task: all of the body, and the head where there is one for all."""
+        return is_parameter(name) and (self.shared_head or not name.startswith("head"))
 
     def add_task(self, classes: int, *, seed: int) -> None:
         """Make a head for one more task; the first task makes the body too."""
@@ -72,3 +79,12 @@ class PlainNetwork:
             self._compact = assemble(self.graph, None, Growth(self.graph.widths, 0, self.tensors))
         with torch.no_grad():
             return self._compact(x, self.head_of(task))
+
+
+def plain_logits(graph: Graph, tensors: Mapping[str, Tensor], x: Tensor, head: str) -> Tensor:
+    """Return logits (n, classes) as a function of a plain network's tensors, for ``torch.func`` to differentiate.
+
+    As in ``predict``, norms use their running statistics and nothing is dropped out.
+    """
+    weights = {re.sub("/rows$", "/weight", name): tensor for name, tensor in tensors.items()}
+    return CompactNetwork(graph, weights, (graph.widths,))(x, head)

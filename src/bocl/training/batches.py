@@ -41,11 +41,11 @@ class DeviceSplit:
         """Return inputs (batch, *shape) as a network sees them, and labels (batch,), of places from ``batches``."""
         return self._scaled(self.inputs.index_select(0, places)), self.labels.index_select(0, places)
 
-    def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and labels of the samples from ``start`` up to ``stop``."""
+    def rows(self, which: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels of samples by their numbers in the split."""
         if self.feed is None:
-            return self._scaled(self.inputs[start:stop]), self.labels[start:stop]
-        inputs, labels = self.feed.rows(start, stop)
+            return self._scaled(self.inputs[which]), self.labels[which]
+        inputs, labels = self.feed.rows(which)
         return self._scaled(inputs.to(self.inputs.device)), labels.to(self.labels.device)
 
     def _scaled(self, inputs: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ def accuracies(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> Tenso
     right: Tensor | None = None
     with torch.no_grad():
         for start in range(0, len(split), BATCH):
-            inputs, labels = split.rows(start, start + BATCH)
+            inputs, labels = split.rows(slice(start, start + BATCH))
             hits = (predict(inputs).argmax(-1) == labels).sum(-1)
             right = hits if right is None else right + hits
     assert right is not None

@@ -28,9 +28,9 @@ class Feed:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return samples in the order of the split, on the host."""
-        return self.raw[start:stop], self.labels[start:stop]
+    def rows(self, which: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Return samples by their numbers, on the host."""
+        return self.raw[which], self.labels[which]
 
     def window(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Make room on the device for a window of samples and labels."""

@@ -34,6 +34,6 @@ def _kept_bytes(network: Trainable, task: DeviceTask, samples: int) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        logits = network(task.train.rows(0, samples)[0], task.index)
+        logits = network(task.train.rows(slice(samples))[0], task.index)
     del logits  # as long as it lives, the storages noted above stay apart
     return sum(kept.values())

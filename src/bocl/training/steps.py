@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bocl.training.batches import DeviceTask
 from bocl.training.precision import matrix_precision
+from bocl.training.proximal import Proximal, take_proximal
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
 from bocl.training.turns import others_turn
@@ -25,6 +26,7 @@ from bocl.training.turns import others_turn
 log = logging.getLogger("bocl")
 
 Penalty = Callable[[Mapping[str, Tensor]], Tensor]
+CAPTURED = ("penalty", "proximal")  # hooks made of tensor operations alone
 WARM_UP_STEPS = 3
 MOST_PRECOMPUTED = 4 << 30  # bytes
 PRECOMPUTE_BATCH = 5000
@@ -40,13 +42,15 @@ class EagerStep:
         *,
         one_task: bool = True,
         penalty: Penalty | None = None,
+        proximal: Proximal | None = None,
         adjust_gradients: Callable[[Mapping[str, Tensor]], None] | None = None,
         after_step: Callable[[Mapping[str, Tensor], float], None] | None = None,
     ) -> None:
         self.network = network
         self.optimiser = make_optimiser(network, recipe, fused=one_task)
         self.precision = recipe.precision
-        self.penalty, self.adjust_gradients, self.after_step = penalty, adjust_gradients, after_step
+        self.penalty, self.proximal = penalty, proximal
+        self.adjust_gradients, self.after_step = adjust_gradients, after_step
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         self._parts: dict[int, Tensor | None] = {}  # of each task, made when it is first met
@@ -78,6 +82,8 @@ class EagerStep:
         if self.adjust_gradients is not None:
             self.adjust_gradients(self.network.parameters)
         self.optimiser.step()
+        if self.proximal is not None:
+            take_proximal(self.proximal, self.network.parameters, self.optimiser)
         if self.after_step is not None:
             self.after_step(self.network.parameters, rate)
 
@@ -88,7 +94,15 @@ class GraphedStep:
     It computes on the tensors of the network it was captured with; ``load`` brings in another of the same shape.
     """
 
-    def __init__(self, network: Trainable, task: DeviceTask, recipe: Recipe) -> None:
+    def __init__(
+        self,
+        network: Trainable,
+        task: DeviceTask,
+        recipe: Recipe,
+        *,
+        penalty: Penalty | None = None,
+        proximal: Proximal | None = None,
+    ) -> None:
         self.network = network
         self.rate = torch.tensor(recipe.learning_rate, device=task.device)
         self._last_rate = recipe.learning_rate
@@ -99,20 +113,26 @@ class GraphedStep:
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         before = {name: tensor.detach().clone() for name, tensor in network.state.items()}
         # A graph reads memory by address: what it reads must live as long as it does.
-        self.task = task
+        self.task, self.penalty, self.proximal = task, penalty, proximal
         with matrix_precision(recipe.precision):
             self.known = precomputed(network, task)
-            self.graph = self._capture(recipe.precision)
-        self.load(before)
+            try:
+                self.graph = self._capture(recipe.precision)
+            finally:
+                self.load(before)
 
     def _capture(self, precision: str) -> torch.cuda.CUDAGraph:
-        task = self.task
+        network, task = self.network, self.task
 
         def step() -> None:
-            losses = batch_losses(self.network, task, self.batch, precision, self.known)
+            losses = batch_losses(network, task, self.batch, precision, self.known)
             self.total.add_(losses.detach())
+            if self.penalty is not None:
+                losses = losses + self.penalty(network.parameters)
             losses.sum().backward()
             self.optimiser.step()
+            if self.proximal is not None:
+                take_proximal(self.proximal, network.parameters, self.optimiser)
 
         stream = _capture_stream(task.device)
         stream.wait_stream(torch.cuda.current_stream(task.device))
@@ -179,12 +199,12 @@ class StepCache:
     def __init__(self) -> None:
         self._steps: dict[Any, GraphedStep] = {}
 
-    def step(self, network: Trainable, task: DeviceTask, recipe: Recipe) -> GraphedStep:
+    def step(self, network: Trainable, task: DeviceTask, recipe: Recipe, **hooks: Any) -> GraphedStep:
         """Return a graphed step loaded with the network's tensors."""
-        key = (network.signature, task.train.inputs.data_ptr(), recipe)
+        key = (network.signature, task.train.inputs.data_ptr(), recipe, *hooks.values())
         found = self._steps.get(key)
         if found is None:
-            found = self._steps[key] = GraphedStep(network, task, recipe)
+            found = self._steps[key] = GraphedStep(network, task, recipe, **hooks)
         else:
             found.load(network.state)
         return found
@@ -204,7 +224,8 @@ def make_step(
         reason = _why_not(tasks, hooks)
         if not reason:
             try:
-                return (cache or StepCache()).step(network, tasks[0], recipe)
+                captured = {name: hooks.get(name) for name in CAPTURED}
+                return (cache or StepCache()).step(network, tasks[0], recipe, **captured)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -216,18 +237,18 @@ def make_step(
 def _why_not(tasks: list[DeviceTask], hooks: Mapping[str, Any]) -> str:
     if len(tasks) > 1:
         return "several tasks are trained at once"
-    used = [name for name, hook in hooks.items() if hook is not None]
+    used = [name for name, hook in hooks.items() if hook is not None and name not in CAPTURED]
     return f"{', '.join(used)} may do anything" if used else ""
 
 
 def precomputed(network: Trainable, task: DeviceTask) -> Tensor | None:
     """Return what stays the same in every step for all training samples, where keeping it is worth its memory."""
     samples = len(task.train)
-    first = None if task.train.feed else network.precompute(task.train.rows(0, 1)[0])
+    first = None if task.train.feed else network.precompute(task.train.rows(slice(1))[0])
     if first is None or first.nbytes * samples > MOST_PRECOMPUTED:
         return None
     starts = range(0, samples, PRECOMPUTE_BATCH)
-    parts = [network.precompute(task.train.rows(start, start + PRECOMPUTE_BATCH)[0]) for start in starts]
+    parts = [network.precompute(task.train.rows(slice(start, start + PRECOMPUTE_BATCH))[0]) for start in starts]
     return torch.cat([part for part in parts if part is not None])
 
 

@@ -22,6 +22,7 @@ from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
 from bocl.training.precision import matrix_precision
+from bocl.training.proximal import Proximal
 from bocl.training.recipe import Recipe
 from bocl.training.steps import Penalty, StepCache, make_step
 from bocl.training.trainable import Trainable
@@ -61,6 +62,7 @@ def train(
     *,
     seed: int,
     penalty: Penalty | None = None,
+    proximal: Proximal | None = None,
     adjust_gradients: Callable[[Mapping[str, Tensor]], None] | None = None,
     after_step: Callable[[Mapping[str, Tensor], float], None] | None = None,
     on_epoch: Callable[[int, int], None] | None = None,
@@ -70,6 +72,8 @@ def train(
     """Train K networks on the same mini-batches and return one fit each.
 
     penalty           parameters → (K,) added to each network's loss
+    proximal          called after the optimiser's step, solves for another term of the objective (``proximal.py``);
+                      it and the penalty are captured with the step, so they are tensor operations alone
     adjust_gradients  called between backward and the step, may change ``.grad``
     after_step        called after each step with the parameters and the learning rate (proximal steps)
     on_epoch          called with (epochs done, epochs in all)
@@ -80,7 +84,7 @@ def train(
     """
     began = time.perf_counter()
     device, tasks = tasks[0].device, list(tasks)
-    hooks = {"penalty": penalty, "adjust_gradients": adjust_gradients, "after_step": after_step}
+    hooks = {"penalty": penalty, "proximal": proximal, "adjust_gradients": adjust_gradients, "after_step": after_step}
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
     shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
     per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
@@ -127,7 +131,7 @@ def _operations(network: Trainable, task: DeviceTask, samples: int) -> int | Non
         return None
     training, network.training = network.training, False
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        network(task.train.rows(0, 1)[0], task.index)
+        network(task.train.rows(slice(1))[0], task.index)
     network.training = training
     return int(counter.get_total_flops()) * samples
 

@@ -1,0 +1,243 @@
+"""GEM: one network that takes no step against what it remembers of an earlier task.
+
+With g the gradient on the batch, and those on every earlier task's memory as the rows of G, a step against a row raises
+that task's loss. Where one would, g gives way to the nearest gradient that raises none:
+
+    min_g̃  ½ ‖g̃ - g‖²   subject to  G g̃ ≥ 0
+
+Its dual has one number per earlier task, and g̃ = g + Gᵀ v:
+
+    min_v  ½ vᵀ G Gᵀ v + gᵀ Gᵀ v   subject to  v ≥ margin
+
+A margin above 0 turns the step further, to where the losses of earlier tasks fall. With the Cholesky factor G Gᵀ = Rᵀ R
+and v = u + margin this is a least squares problem in u ≥ 0:  min_u ‖R u + R⁻ᵀ G g + margin R 1‖².
+
+Source: Lopez-Paz and Ranzato, "Gradient Episodic Memory for Continual Learning", and its code for the memories per task
+and the margin. Deviations:
+- Memories are drawn at random from a task's training samples, not the last ones shown.
+- g and G are over what all tasks share: the body, and the head where there is one for all. Other heads do not change.
+- Memories pass through the network as it predicts: with running statistics of batch norms, which follow the newest task
+  as in SN, and without dropout.
+- The diagonal of G Gᵀ is raised by a millionth of itself, not by 0.001, so gradients may have any length.
+- The optimiser is the recipe's: momentum, Adam and weight decay act on g̃ and bend the step again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import nnls
+from torch import Tensor, nn
+from torch.func import grad, vmap
+from torch.nn.utils.rnn import pad_sequence
+
+from bocl.checks import flag, instance, number, settle, whole
+from bocl.errors import NetworkError
+from bocl.methods.checks import Seen, check_task, memory_told
+from bocl.methods.method import MEMORY, Learned, State, join_tensors, part_tensors, take_memory
+from bocl.methods.plain import fine_tune
+from bocl.methods.sn import SN
+from bocl.networks.graph import Graph
+from bocl.networks.plain import PlainNetwork, plain_logits
+from bocl.networks.stacked import Children
+from bocl.records.events import Listener, nobody
+from bocl.seeding import seed_for
+from bocl.tasks.task import Split, Task
+from bocl.training.batches import task_to_device, to_device
+from bocl.training.recipe import Recipe
+from bocl.training.trainer import Effort
+
+RIDGE = 1e-6  # of the squared length of each memory's gradient
+NO_LABEL = -100  # of padding: left out of the loss
+
+
+@dataclass(frozen=True)
+class GEMSettings:
+    """What is remembered, and how it steers.
+
+    memories     samples kept of every task
+    margin       least weight of every memory's gradient in a step that is projected
+    shared_head  one head for all tasks, or one each
+    """
+
+    memories: int = 256
+    margin: float = 0.5
+    shared_head: bool = False
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            "gem",
+            memories=whole(least=1),
+            margin=number(least=0, most=1e6),
+            shared_head=flag,
+        )
+
+
+class GEM(SN):
+    """Gradient episodic memory: one network, no step against the stored samples of an earlier task."""
+
+    name: ClassVar[str] = "gem"
+    forgets: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        network: nn.Module | Graph,
+        *,
+        settings: GEMSettings = GEMSettings(),  # noqa: B008 - frozen
+        recipe: Recipe = Recipe(),  # noqa: B008
+        seed: int = 0,
+        device: str | torch.device = "auto",
+    ) -> None:
+        self.settings = instance("settings", settings, GEMSettings)
+        super().__init__(network, shared_head=settings.shared_head, recipe=recipe, seed=seed, device=device)
+        self.memory: list[Split] = []  # samples of every task learnt
+
+    @memory_told("a smaller recipe.batch_size, gem.memories or network")
+    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
+        """Fine-tune on one more task without a step against the memories, and keep samples of it."""
+        check_task(self.graph, task, self.seen)
+        index = len(self.seen)
+        data = task_to_device(task, index, self.device)
+        memories = Memories(self.network, self.memory, self.settings.margin) if self.memory else None
+        network, learned = fine_tune(
+            self.network,
+            task,
+            data,
+            self.recipe,
+            seed=self.seed,
+            listen=listen,
+            hooks=lambda trained: {"adjust_gradients": partial(memories.steer, trained)} if memories else {},
+        )
+        draw = torch.Generator().manual_seed(seed_for(self.seed, "memory", index))
+        kept = torch.randperm(len(task.train), generator=draw)[: self.settings.memories]
+        self.memory.append(replace(task.train, raw=task.train.raw[kept], labels=task.train.labels[kept]))
+        self.network = network
+        self.seen.append(Seen.of(task))
+        shown = Effort(memories.shown) if memories else Effort()
+        return replace(learned, effort=learned.effort + shown)
+
+    def state(self) -> State:
+        """Return what has been learnt: the network, and the samples kept of every task."""
+        state = super().state()
+        samples = join_tensors([{"raw": split.raw, "labels": split.labels} for split in self.memory])
+        state.tensors.update({MEMORY + name: tensor for name, tensor in samples.items()})
+        return state
+
+    def restore(self, state: State) -> None:
+        """Take back what ``state`` returned."""
+        memory, network = take_memory(state.tensors)
+        super().restore(State(state.facts, network))
+        self.memory = [
+            Split(kept["raw"], kept["labels"], entry.mean, entry.std)
+            for kept, entry in zip(part_tensors(memory, len(self.seen)), self.seen, strict=True)
+        ]
+
+    def check_memory(self, memory: Mapping[str, Tensor], seen: Sequence[Seen]) -> None:
+        """Refuse saved samples that are not of the tasks seen."""
+        wanted = {f"{task}/{name}" for task in range(len(seen)) for name in ("raw", "labels")}
+        if memory.keys() != wanted:
+            raise NetworkError(f"samples are kept of other tasks than the {len(seen)} that were learnt")
+        for task, (kept, entry) in enumerate(zip(part_tensors(memory, len(seen)), seen, strict=True)):
+            raw, labels = kept["raw"], kept["labels"]
+            like = raw.dtype == (torch.uint8 if entry.in_bytes else torch.float32) and labels.dtype == torch.int64
+            sized = labels.dim() == 1 and 1 <= len(labels) <= self.settings.memories
+            if not like or not sized or raw.shape != (len(labels), *entry.shape) or not raw.isfinite().all():
+                raise NetworkError(f"the samples kept of task {task} are not samples of it")
+            if labels.min() < 0 or labels.max() >= entry.classes:
+                raise NetworkError(f"the samples kept of task {task} have labels beyond its {entry.classes} classes")
+
+
+class Memories:
+    """The samples of T earlier tasks, padded to one shape, so that one pass gives the gradients of all.
+
+    inputs  (T, M, *shape)
+    labels  (T, M)          NO_LABEL where a task has fewer
+    heads   NAME → (T, …)   of the earlier tasks, padded to the most classes; empty where one head is shared
+    absent  (T, classes)    added to logits: -∞ for classes a task does not have
+    shown   samples that have passed through the network
+    """
+
+    def __init__(self, network: PlainNetwork, memory: Sequence[Split], margin: float) -> None:
+        splits = [to_device(split, network.device) for split in memory]
+        self.margin = margin
+        self.shown = 0
+        self.samples = sum(len(split) for split in splits)
+        samples = [split.rows(slice(None)) for split in splits]
+        self.inputs = pad_sequence([inputs for inputs, _ in samples], batch_first=True)
+        self.labels = pad_sequence([labels for _, labels in samples], batch_first=True, padding_value=NO_LABEL)
+        heads = [network.head_of(task) for task in range(len(splits))]
+        kinds = (
+            [] if network.shared_head else [kind for kind in ("weight", "bias") if f"head0/{kind}" in network.tensors]
+        )
+        self.heads = {
+            f"head/{kind}": pad_sequence([network.tensors[f"{head}/{kind}"] for head in heads], batch_first=True)
+            for kind in kinds
+        }
+        present = [torch.zeros(classes, device=network.device) for classes in network.classes]
+        self.absent = pad_sequence(present, batch_first=True, padding_value=-torch.inf)
+        head = network.head_of(0) if network.shared_head else "head"
+
+        def loss(
+            shared: Mapping[str, Tensor],
+            rest: Mapping[str, Tensor],
+            own: Mapping[str, Tensor],
+            x: Tensor,
+            labels: Tensor,
+            absent: Tensor,
+        ) -> Tensor:
+            logits = plain_logits(network.graph, {**rest, **own, **shared}, x, head)
+            return F.cross_entropy(logits + absent, labels, ignore_index=NO_LABEL)
+
+        self._is_shared = network.is_shared
+        self._gradients = vmap(grad(loss), in_dims=(None, None, 0, 0, 0, 0))
+
+    def gradients(self, trained: Children) -> dict[str, Tensor]:
+        """Return the gradient of every earlier task's loss on its samples, NAME → (T, …)."""
+        now = {name: tensor.detach()[0] for name, tensor in {**trained.parameters, **trained.buffers}.items()}
+        shared = {name: now[name] for name in sorted(now) if self._is_shared(name)}  # sums keep their order once saved
+        rest = {name: tensor for name, tensor in now.items() if name not in shared}
+        self.shown += self.samples
+        found: dict[str, Tensor] = self._gradients(shared, rest, self.heads, self.inputs, self.labels, self.absent)
+        return found
+
+    def steer(self, trained: Children, parameters: Mapping[str, Tensor]) -> None:
+        """Project the gradients of the shared parameters, where some memory is against them; else leave them alone."""
+        memory = self.gradients(trained)
+        rows = torch.cat([gradient.flatten(1) for gradient in memory.values()], dim=1)  # G (T, P)
+        own = {name: _gradient(parameters[name]) for name in memory}
+        g = torch.cat([gradient.flatten() for gradient in own.values()])
+        both = torch.cat([rows, g[None]]).double()  # sharp enough for a Cholesky factor, also where products are tf32
+        facts = (both[:-1] @ both.T).cpu().numpy()  # (T, T + 1)
+        products, along = facts[:, :-1], facts[:, -1]
+        if not np.isfinite(facts).all() or (along >= 0).all():  # not finite: the training tells that it diverged
+            return
+        weights = torch.from_numpy(dual(products, along, self.margin)).to(g)
+        for name, gradient in own.items():
+            gradient += torch.tensordot(weights, memory[name], dims=1).view_as(gradient)
+
+
+def dual(products: NDArray[Any], along: NDArray[Any], margin: float) -> NDArray[Any]:
+    """Return v (T,) that minimises ½ vᵀ P v + cᵀ v, v ≥ margin.
+
+    products  P = G Gᵀ (T, T)
+    along     c = G g (T,)
+    """
+    ridge = np.maximum(RIDGE * products.diagonal(), np.finfo(float).tiny)  # a gradient may be zero
+    factor = cholesky(products + np.diag(ridge))  # R, upper
+    target = solve_triangular(factor, along, trans="T") + margin * factor.sum(1)
+    found: NDArray[Any] = nnls(factor, -target, maxiter=100 * len(along))[0]
+    return found + margin
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
