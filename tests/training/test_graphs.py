@@ -11,6 +11,7 @@ from training_examples import children, easy_task
 
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
@@ -70,6 +71,24 @@ def test_hooks_of_tensor_operations_are_captured_too(hook, optimiser):
     for name, tensor in captured.state.items():
         torch.testing.assert_close(tensor, eager.state[name], rtol=1e-5, atol=1e-6)
     assert not torch.allclose(captured.state["head/weight"], free.state["head/weight"], rtol=0.01)
+
+
+@needs_gpu
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_several_tasks_are_captured_too(optimiser):
+    def two_heads():
+        network = PlainNetwork(trace(mlp(4, [6], 3)), device="cuda")
+        for task in range(2):
+            network.add_task(3, seed=task)
+        return network.trainable()
+
+    tasks = [replace(on_gpu(), index=0), replace(on_gpu(), index=1)]
+    recipe = replace(RECIPE, optimiser=optimiser)
+    captured, eager = two_heads(), two_heads()
+    fits = [train(captured, tasks, recipe, seed=0), train(eager, tasks, recipe, seed=0, graphed=False)]
+    assert fits[0] == fits[1]
+    for name, tensor in captured.state.items():
+        torch.testing.assert_close(tensor, eager.state[name], rtol=1e-6, atol=1e-7)
 
 
 @needs_gpu

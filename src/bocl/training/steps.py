@@ -7,7 +7,7 @@ Python costs far more than running them. A graph is launched by one call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -89,7 +89,7 @@ class EagerStep:
 
 
 class GraphedStep:
-    """The same step as one CUDA graph, for one network shape and one task's samples.
+    """The same step as a CUDA graph for every task, of one network shape and these tasks' samples.
 
     It computes on the tensors of the network it was captured with; ``load`` brings in another of the same shape.
     """
@@ -97,56 +97,64 @@ class GraphedStep:
     def __init__(
         self,
         network: Trainable,
-        task: DeviceTask,
+        tasks: Sequence[DeviceTask],
         recipe: Recipe,
         *,
         penalty: Penalty | None = None,
         proximal: Proximal | None = None,
     ) -> None:
         self.network = network
-        self.rate = torch.tensor(recipe.learning_rate, device=task.device)
+        self.tasks, self.penalty, self.proximal = {task.index: task for task in tasks}, penalty, proximal
+        self.device = tasks[0].device
+        self.precision = recipe.precision
+        self.rate = torch.tensor(recipe.learning_rate, device=self.device)
         self._last_rate = recipe.learning_rate
         self.optimiser = make_optimiser(network, recipe, rate=self.rate)
-        size = min(recipe.batch_size, len(task.train))
-        self.batch = torch.arange(size, device=task.device)
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         before = {name: tensor.detach().clone() for name, tensor in network.state.items()}
         # A graph reads memory by address: what it reads must live as long as it does.
-        self.task, self.penalty, self.proximal = task, penalty, proximal
-        with matrix_precision(recipe.precision):
-            self.known = precomputed(network, task)
+        self.batches = {
+            task.index: torch.arange(min(recipe.batch_size, len(task.train)), device=self.device) for task in tasks
+        }
+        with matrix_precision(self.precision):
+            self.known = {task.index: precomputed(network, task) for task in tasks}
             try:
-                self.graph = self._capture(recipe.precision)
+                self.graphs = self._capture()
             finally:
                 self.load(before)
 
-    def _capture(self, precision: str) -> torch.cuda.CUDAGraph:
-        network, task = self.network, self.task
-
-        def step() -> None:
-            losses = batch_losses(network, task, self.batch, precision, self.known)
-            self.total.add_(losses.detach())
-            if self.penalty is not None:
-                losses = losses + self.penalty(network.parameters)
-            losses.sum().backward()
-            self.optimiser.step()
-            if self.proximal is not None:
-                take_proximal(self.proximal, network.parameters, self.optimiser)
-
-        stream = _capture_stream(task.device)
-        stream.wait_stream(torch.cuda.current_stream(task.device))
+    def _capture(self) -> dict[int, torch.cuda.CUDAGraph]:
+        stream = _capture_stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP_STEPS):
                 self.optimiser.zero_grad(set_to_none=True)
-                step()
-        torch.cuda.current_stream(task.device).wait_stream(stream)
-        self.optimiser.zero_grad(set_to_none=True)
-        graph = torch.cuda.CUDAGraph()
-        # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            step()
-        return graph
+                for index in self.tasks:  # all tasks in one step: a fused optimiser begins with all tensors at once
+                    self._backward(index)
+                self._update()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        graphs = {}
+        for index in self.tasks:
+            self.optimiser.zero_grad(set_to_none=True)
+            graphs[index] = torch.cuda.CUDAGraph()
+            # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
+            with torch.cuda.graph(graphs[index], stream=stream, capture_error_mode="thread_local"):
+                self._backward(index)
+                self._update()
+        return graphs
+
+    def _backward(self, index: int) -> None:
+        losses = batch_losses(self.network, self.tasks[index], self.batches[index], self.precision, self.known[index])
+        self.total.add_(losses.detach())
+        if self.penalty is not None:
+            losses = losses + self.penalty(self.network.parameters)
+        losses.sum().backward()
+
+    def _update(self) -> None:
+        self.optimiser.step()
+        if self.proximal is not None:
+            take_proximal(self.proximal, self.network.parameters, self.optimiser)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Begin anew from these tensors: the optimiser forgets, the network takes them over."""
@@ -159,23 +167,23 @@ class GraphedStep:
                         value.zero_()
             self.total.zero_()
 
-    def __call__(self, _task: DeviceTask, batch: Tensor, rate: float) -> None:
+    def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
         if rate != self._last_rate:
             self.rate.fill_(rate)
             self._last_rate = rate
-        self.batch.copy_(batch)
-        self.graph.replay()
+        self.batches[task.index].copy_(batch)
+        self.graphs[task.index].replay()
 
     @contextmanager
     def beside_others(self) -> Iterator[None]:
         """Take steps inside, while other runs go on, and wait until they are done."""
-        if self.task.train.feed is not None:
+        if any(task.train.feed is not None for task in self.tasks.values()):
             yield
             return
         with others_turn():
             yield
-            torch.cuda.current_stream(self.batch.device).synchronize()
+            torch.cuda.current_stream(self.device).synchronize()
 
 
 def _capture_stream(device: torch.device) -> torch.cuda.Stream:
@@ -199,12 +207,13 @@ class StepCache:
     def __init__(self) -> None:
         self._steps: dict[Any, GraphedStep] = {}
 
-    def step(self, network: Trainable, task: DeviceTask, recipe: Recipe, **hooks: Any) -> GraphedStep:
+    def step(self, network: Trainable, tasks: Sequence[DeviceTask], recipe: Recipe, **hooks: Any) -> GraphedStep:
         """Return a graphed step loaded with the network's tensors."""
-        key = (network.signature, task.train.inputs.data_ptr(), recipe, *hooks.values())
+        samples = tuple(task.train.inputs.data_ptr() for task in tasks)
+        key = (network.signature, samples, recipe, *hooks.values())
         found = self._steps.get(key)
         if found is None:
-            found = self._steps[key] = GraphedStep(network, task, recipe, **hooks)
+            found = self._steps[key] = GraphedStep(network, tasks, recipe, **hooks)
         else:
             found.load(network.state)
         return found
@@ -221,11 +230,11 @@ def make_step(
 ) -> EagerStep | GraphedStep:
     """Return a graphed step where that is wanted and possible, else an eager one and, on a GPU, the reason logged."""
     if graphed and tasks[0].device.type == "cuda":
-        reason = _why_not(tasks, hooks)
+        reason = _why_not(hooks)
         if not reason:
             try:
                 captured = {name: hooks.get(name) for name in CAPTURED}
-                return (cache or StepCache()).step(network, tasks[0], recipe, **captured)
+                return (cache or StepCache()).step(network, tasks, recipe, **captured)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -234,9 +243,7 @@ def make_step(
     return EagerStep(network, recipe, one_task=len(tasks) == 1, **hooks)
 
 
-def _why_not(tasks: list[DeviceTask], hooks: Mapping[str, Any]) -> str:
-    if len(tasks) > 1:
-        return "several tasks are trained at once"
+def _why_not(hooks: Mapping[str, Any]) -> str:
     used = [name for name, hook in hooks.items() if hook is not None and name not in CAPTURED]
     return f"{', '.join(used)} may do anything" if used else ""
 
