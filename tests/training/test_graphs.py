@@ -14,6 +14,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
+from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.steps import EagerStep, GraphedStep, StepCache, make_step
 from bocl.training.trainer import train
@@ -49,6 +50,8 @@ def test_a_captured_training_is_the_eager_one(optimiser):
 
 HOOKS = {
     "penalty": lambda parameters: 0.1 * sum(tensor.square().flatten(1).sum(1) for tensor in parameters.values()),
+    "adjust_gradients": lambda parameters: [tensor.grad.mul_(0.5).add_(tensor) for tensor in parameters.values()],
+    "after_step": lambda parameters, rate: [tensor.data.mul_(1 - rate) for tensor in parameters.values()],
     "proximal": lambda parameters, step_size: [
         tensor.div_(1 + 0.1 * step_size(tensor)) for tensor in parameters.values()
     ],
@@ -59,14 +62,12 @@ HOOKS = {
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 @pytest.mark.parametrize("hook", HOOKS)
 def test_hooks_of_tensor_operations_are_captured_too(hook, optimiser):
-    recipe, cache = replace(RECIPE, optimiser=optimiser), StepCache()
-    hooks = {hook: HOOKS[hook]}
+    recipe = replace(RECIPE, optimiser=optimiser)
+    hooks = Hooks(**{hook: HOOKS[hook]})
     captured, eager, free = gpu_children(2), gpu_children(2), gpu_children(2)
-    assert isinstance(
-        make_step(gpu_children(2), [on_gpu()], recipe, cache=cache, graphed=True, hooks=hooks), GraphedStep
-    )
-    train(captured, [on_gpu()], recipe, seed=0, **hooks)
-    train(eager, [on_gpu()], recipe, seed=0, graphed=False, **hooks)
+    assert isinstance(make_step(gpu_children(2), [on_gpu()], recipe, hooks), GraphedStep)
+    train(captured, [on_gpu()], recipe, seed=0, hooks=hooks)
+    train(eager, [on_gpu()], recipe, seed=0, graphed=False, hooks=hooks)
     train(free, [on_gpu()], recipe, seed=0)
     for name, tensor in captured.state.items():
         torch.testing.assert_close(tensor, eager.state[name], rtol=1e-5, atol=1e-6)
@@ -145,6 +146,5 @@ def test_runs_side_by_side_end_as_if_they_were_alone():
 
 
 def test_without_a_gpu_the_step_is_eager():
-    hooks = {"penalty": None, "adjust_gradients": None, "after_step": None}
-    step = make_step(children(), [easy_task()], RECIPE, cache=None, graphed=True, hooks=hooks)
+    step = make_step(children(), [easy_task()], RECIPE, Hooks())
     assert isinstance(step, EagerStep)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from training_examples import children, easy_task, state_of
 
+from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.steps import batch_losses
 from bocl.training.trainer import train
@@ -29,7 +30,7 @@ def pull_to_zero(strength):
 @pytest.mark.parametrize("name", RECIPES)
 def test_it_comes_to_rest_where_the_gradient_of_the_whole_objective_is_zero(name):
     network, task = children(dtype=torch.float64), easy_task(dtype=torch.float64)
-    train(network, [task], RECIPES[name], seed=0, proximal=pull_to_zero(0.05))
+    train(network, [task], RECIPES[name], seed=0, hooks=Hooks(proximal=pull_to_zero(0.05)))
     loss = batch_losses(network, task, torch.arange(60), "float32").sum()
     of_loss = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(network.parameters.values()))])
     of_term = torch.cat([0.05 * parameter.detach().flatten() for parameter in network.parameters.values()])
@@ -40,5 +41,5 @@ def test_it_comes_to_rest_where_the_gradient_of_the_whole_objective_is_zero(name
 @pytest.mark.parametrize("name", RECIPES)
 def test_no_term_is_too_steep(name):
     network = children()
-    train(network, [easy_task()], RECIPES[name], seed=0, proximal=pull_to_zero(1e20))
+    train(network, [easy_task()], RECIPES[name], seed=0, hooks=Hooks(proximal=pull_to_zero(1e20)))
     assert all(tensor.abs().max() < 1e-12 for tensor in state_of(network).values())

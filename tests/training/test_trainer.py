@@ -12,6 +12,7 @@ from training_examples import Scripted, children, count_epochs, easy_task, scrip
 from bocl.networks.architectures import mlp
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
+from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
 
@@ -91,7 +92,7 @@ def test_every_setting_of_a_recipe_matters(change):
 def test_the_cosine_rate_falls_from_the_first_step_to_the_last():
     rates = []
     recipe = Recipe("sgd", learning_rate=0.2, batch_size=16, epochs=2, schedule="cosine")
-    train(children(), [easy_task()], recipe, seed=0, after_step=lambda _, rate: rates.append(rate))
+    train(children(), [easy_task()], recipe, seed=0, hooks=Hooks(after_step=lambda _, rate: rates.append(rate)))
     assert rates == pytest.approx([0.1 * (1 + math.cos(math.pi * step / 8)) for step in range(8)])
 
 
@@ -107,7 +108,7 @@ def test_a_penalty_is_each_networks_own_and_pulls():
         [easy_task()],
         QUICK,
         seed=0,
-        penalty=lambda parameters: strength * parameters["head/weight"].square().sum((1, 2)),
+        hooks=Hooks(penalty=lambda parameters: strength * parameters["head/weight"].square().sum((1, 2))),
     )
     assert_same(state_of(free, 0), state_of(held, 0))
     assert state_of(held, 1)["head/weight"].norm() < 0.5 * state_of(free, 1)["head/weight"].norm()
@@ -116,7 +117,9 @@ def test_a_penalty_is_each_networks_own_and_pulls():
 def test_the_penalty_is_not_part_of_the_reported_loss():
     first, second = children(), children()
     (plain,) = train(first, [easy_task()], QUICK, seed=0)
-    (fit,) = train(second, [easy_task()], QUICK, seed=0, penalty=lambda p: 0 * p["head/bias"].sum(1) + 1000)
+    (fit,) = train(
+        second, [easy_task()], QUICK, seed=0, hooks=Hooks(penalty=lambda p: 0 * p["head/bias"].sum(1) + 1000)
+    )
     assert fit.loss == pytest.approx(plain.loss)
 
 
@@ -131,7 +134,11 @@ def test_adjusted_gradients_are_the_ones_the_step_takes():
                 parameter.grad.zero_()
 
     train(
-        network, [easy_task()], Recipe("sgd", 0.1, weight_decay=0.0, epochs=1), seed=0, adjust_gradients=only_the_head
+        network,
+        [easy_task()],
+        Recipe("sgd", 0.1, weight_decay=0.0, epochs=1),
+        seed=0,
+        hooks=Hooks(adjust_gradients=only_the_head),
     )
     after = state_of(network)
     assert torch.equal(after["layer/fc1/rows"], before["layer/fc1/rows"])
@@ -146,7 +153,7 @@ def test_after_each_step_the_weights_may_be_changed():
         with torch.no_grad():
             parameters["head/weight"].clamp_(-0.01, 0.01)
 
-    train(network, [easy_task()], QUICK, seed=0, after_step=clip)
+    train(network, [easy_task()], QUICK, seed=0, hooks=Hooks(after_step=clip))
     assert calls == [0.05] * 12  # four batches, three epochs
     assert state_of(network)["head/weight"].abs().max() <= 0.01
 
@@ -156,7 +163,12 @@ def test_every_epoch_is_told_the_one_that_stops_early_too():
     recipe = Recipe("sgd", learning_rate=1.0, weight_decay=0.0, momentum=0.0, epochs=9, patience=2)
     network = Scripted([[5], [4], [4], [9], [9], [9], [9], [9], [9]])
     (fit,) = train(
-        network, [scripted_task()], recipe, seed=0, adjust_gradients=count_epochs, on_epoch=lambda *e: told.append(e)
+        network,
+        [scripted_task()],
+        recipe,
+        seed=0,
+        hooks=Hooks(adjust_gradients=count_epochs),
+        on_epoch=lambda *e: told.append(e),
     )
     assert told == [(1, 9), (2, 9), (3, 9)]
     assert fit.epochs == 3
@@ -168,7 +180,7 @@ def test_every_epoch_is_told_the_one_that_stops_early_too():
 def stopped(script, patience, **options):
     recipe = Recipe("sgd", 1.0, momentum=0.0, weight_decay=0.0, batch_size=10, epochs=len(script), patience=patience)
     network = Scripted(script, **options)
-    fits = train(network, [scripted_task()], recipe, seed=0, adjust_gradients=count_epochs)
+    fits = train(network, [scripted_task()], recipe, seed=0, hooks=Hooks(adjust_gradients=count_epochs))
     return network, fits
 
 
@@ -246,7 +258,7 @@ def test_a_network_that_diverges_in_its_very_last_step_has_failed():
         for parameter in parameters.values():
             parameter.grad.mul_(1e20)
 
-    (fit,) = train(network, [easy_task()], recipe, seed=0, adjust_gradients=steepen)
+    (fit,) = train(network, [easy_task()], recipe, seed=0, hooks=Hooks(adjust_gradients=steepen))
     assert math.isfinite(fit.loss)
     assert math.isnan(fit.accuracy)
 

@@ -46,6 +46,7 @@ from bocl.records.events import Listener, nobody
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceSplit, task_to_device
+from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 
 Form = Literal["separate", "online"]
@@ -147,7 +148,7 @@ class EWC(SN):
         """Fine-tune on one more task, held to the tasks before, and add what this one needs held."""
         check_task(self.graph, task, self.seen)
         data = task_to_device(task, len(self.seen), self.device)
-        hooks = {} if self.memory is None else {"proximal": self.memory.pull(self.settings.strength)}
+        hooks = Hooks(proximal=self.memory.pull(self.settings.strength) if self.memory else None)
         network, learned = fine_tune(
             self.network, task, data, self.recipe, seed=self.seed, listen=listen, hooks=lambda _: hooks
         )

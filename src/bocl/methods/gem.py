@@ -52,6 +52,7 @@ from bocl.records.events import Listener, nobody
 from bocl.seeding import seed_for
 from bocl.tasks.task import Split, Task
 from bocl.training.batches import task_to_device, to_device
+from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
 
@@ -115,7 +116,8 @@ class GEM(SN):
             self.recipe,
             seed=self.seed,
             listen=listen,
-            hooks=lambda trained: {"adjust_gradients": partial(memories.steer, trained)} if memories else {},
+            hooks=lambda trained: Hooks(adjust_gradients=partial(memories.steer, trained) if memories else None),
+            graphed=memories is None,  # the dual is solved on the host
         )
         draw = torch.Generator().manual_seed(seed_for(self.seed, "memory", index))
         kept = torch.randperm(len(task.train), generator=draw)[: self.settings.memories]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from bocl.methods.checks import check_trained
 from bocl.methods.method import Learned
@@ -16,19 +15,12 @@ from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
+from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
 from bocl.training.trainer import Effort, Fit, train
 
 WAY_OUT_OF_MEMORY = "a smaller recipe.batch_size or network"
-
-
-Hooks = Callable[[Children], dict[str, Any]]  # the network while it is trained → hooks of ``train``
-
-
-def no_hooks(_trained: Children) -> dict[str, Any]:
-    """Train without hooks."""
-    return {}
 
 
 def fine_tune(
@@ -39,17 +31,21 @@ def fine_tune(
     *,
     seed: int,
     listen: Listener,
-    hooks: Hooks = no_hooks,
+    hooks: Callable[[Children], Hooks] = lambda _trained: Hooks(),
+    graphed: bool = True,
 ) -> tuple[PlainNetwork, Learned]:
     """Train a copy of the network on one more task: an interrupted training leaves nothing behind.
 
-    seed  of the method; the start of a new head and the order of samples follow from it and the task's number
+    seed   of the method; the start of a new head and the order of samples follow from it and the task's number
+    hooks  made for the network while it is trained
     """
     before = count_tensors(network.tensors)
     network = network.copy()
     network.add_task(task.classes, seed=seed_for(seed, "base", data.index))
     order = seed_for(seed, "order", data.index)
-    effort = train_plain(network, [data], recipe, name=task.name, seed=order, listen=listen, hooks=hooks)
+    effort = train_plain(
+        network, [data], recipe, name=task.name, seed=order, listen=listen, hooks=hooks, graphed=graphed
+    )
     return network, learned_plain(network, task, data, head=data.index, before=before, effort=effort)
 
 
@@ -61,7 +57,8 @@ def train_plain(
     name: str,
     seed: int,
     listen: Listener,
-    hooks: Hooks = no_hooks,
+    hooks: Callable[[Children], Hooks] = lambda _trained: Hooks(),
+    graphed: bool = True,
 ) -> Effort:
     """Train every weight of the network on these tasks and return what that took.
 
@@ -69,7 +66,7 @@ def train_plain(
     """
     listen(RoundStarted("base", (network.graph.widths,)))
     trained = network.trainable()
-    fit = train_one(trained, tasks, recipe, name=name, seed=seed, listen=listen, **hooks(trained))
+    fit = train_one(trained, tasks, recipe, name=name, seed=seed, listen=listen, hooks=hooks(trained), graphed=graphed)
     network.take(trained)
     return fit.effort
 
@@ -82,11 +79,18 @@ def train_one(
     name: str,
     seed: int,
     listen: Listener,
-    **hooks: Any,
+    hooks: Hooks = Hooks(),  # noqa: B008 - frozen
+    graphed: bool = True,
 ) -> Fit:
-    """Train a stack of one, tell every epoch, and refuse what diverged; ``hooks`` are those of ``train``."""
+    """Train a stack of one, tell every epoch, and refuse what diverged."""
     (fit,) = train(
-        network, tasks, recipe, seed=seed, on_epoch=lambda done, total: listen(EpochDone(done, total)), **hooks
+        network,
+        tasks,
+        recipe,
+        seed=seed,
+        hooks=hooks,
+        on_epoch=lambda done, total: listen(EpochDone(done, total)),
+        graphed=graphed,
     )
     check_trained(fit.accuracy, name)
     return fit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from bocl.networks.sparse import Masks, shrink_units, soft_threshold
 from bocl.networks.stamped import trainable
 from bocl.records.events import Listener, RoundStarted
 from bocl.training.batches import DeviceTask
+from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Fit
 
@@ -68,7 +70,7 @@ def train_part(
             tensor.grad.mul_(masks[key])
 
     @torch.no_grad()
-    def shrink(parameters: Mapping[str, Tensor], rate: float) -> None:
+    def shrink(parameters: Mapping[str, Tensor], rate: Any) -> None:
         part = rate / recipe.learning_rate
         for key, tensor in parameters.items():
             if key in masks and (key.endswith("/rows") or key == "head/weight"):
@@ -79,15 +81,6 @@ def train_part(
 
     listen(RoundStarted("base", (widths,)))
     network = trainable(graph, tensors, widths, data.device)
-    after_step = shrink if pull.l1 or pull.group_lasso else None
-    fit = train_one(
-        network,
-        [data],
-        recipe,
-        name=name,
-        seed=seed,
-        listen=listen,
-        adjust_gradients=adjust_gradients,
-        after_step=after_step,
-    )
+    hooks = Hooks(adjust_gradients=adjust_gradients, after_step=shrink if pull.l1 or pull.group_lasso else None)
+    fit = train_one(network, [data], recipe, name=name, seed=seed, listen=listen, hooks=hooks)
     return network.growth(0).tensors, fit

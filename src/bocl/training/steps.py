@@ -7,7 +7,7 @@ Python costs far more than running them. A graph is launched by one call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -17,40 +17,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bocl.training.batches import DeviceTask
+from bocl.training.hooks import Hooks
 from bocl.training.precision import matrix_precision
-from bocl.training.proximal import Proximal, take_proximal
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
 from bocl.training.turns import others_turn
 
 log = logging.getLogger("bocl")
 
-Penalty = Callable[[Mapping[str, Tensor]], Tensor]
-CAPTURED = ("penalty", "proximal")  # hooks made of tensor operations alone
 WARM_UP_STEPS = 3
 MOST_PRECOMPUTED = 4 << 30  # bytes
 PRECOMPUTE_BATCH = 5000
 
 
 class EagerStep:
-    """A step as Python calls; works everywhere, takes any hook."""
+    """A step as Python calls; works everywhere."""
 
-    def __init__(
-        self,
-        network: Trainable,
-        recipe: Recipe,
-        *,
-        one_task: bool = True,
-        penalty: Penalty | None = None,
-        proximal: Proximal | None = None,
-        adjust_gradients: Callable[[Mapping[str, Tensor]], None] | None = None,
-        after_step: Callable[[Mapping[str, Tensor], float], None] | None = None,
-    ) -> None:
-        self.network = network
+    def __init__(self, network: Trainable, recipe: Recipe, hooks: Hooks, *, one_task: bool = True) -> None:
+        self.network, self.hooks = network, hooks
         self.optimiser = make_optimiser(network, recipe, fused=one_task)
         self.precision = recipe.precision
-        self.penalty, self.proximal = penalty, proximal
-        self.adjust_gradients, self.after_step = adjust_gradients, after_step
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         self._parts: dict[int, Tensor | None] = {}  # of each task, made when it is first met
@@ -62,30 +48,19 @@ class EagerStep:
 
     def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        parameters = self.network.parameters
         with matrix_precision(self.precision):
-            self._step(task, batch, rate)
+            losses = batch_losses(self.network, task, batch, self.precision, self._known(task))
+            self.total += losses.detach()
+            self.optimiser.zero_grad(set_to_none=True)
+            self.hooks.objective(losses, parameters).sum().backward()
+            self.hooks.update(self.optimiser, parameters, rate)
 
     def beside_others(self) -> AbstractContextManager[None]:
         """Take steps inside; no other run goes on meanwhile."""
         return nullcontext()
-
-    def _step(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        known = self._known(task)
-        losses = batch_losses(self.network, task, batch, self.precision, known)
-        self.total += losses.detach()
-        if self.penalty is not None:
-            losses = losses + self.penalty(self.network.parameters)
-        self.optimiser.zero_grad(set_to_none=True)
-        losses.sum().backward()
-        if self.adjust_gradients is not None:
-            self.adjust_gradients(self.network.parameters)
-        self.optimiser.step()
-        if self.proximal is not None:
-            take_proximal(self.proximal, self.network.parameters, self.optimiser)
-        if self.after_step is not None:
-            self.after_step(self.network.parameters, rate)
 
 
 class GraphedStep:
@@ -94,17 +69,9 @@ class GraphedStep:
     It computes on the tensors of the network it was captured with; ``load`` brings in another of the same shape.
     """
 
-    def __init__(
-        self,
-        network: Trainable,
-        tasks: Sequence[DeviceTask],
-        recipe: Recipe,
-        *,
-        penalty: Penalty | None = None,
-        proximal: Proximal | None = None,
-    ) -> None:
-        self.network = network
-        self.tasks, self.penalty, self.proximal = {task.index: task for task in tasks}, penalty, proximal
+    def __init__(self, network: Trainable, tasks: Sequence[DeviceTask], recipe: Recipe, hooks: Hooks) -> None:
+        self.network, self.hooks = network, hooks
+        self.tasks = {task.index: task for task in tasks}
         self.device = tasks[0].device
         self.precision = recipe.precision
         self.rate = torch.tensor(recipe.learning_rate, device=self.device)
@@ -132,7 +99,7 @@ class GraphedStep:
                 self.optimiser.zero_grad(set_to_none=True)
                 for index in self.tasks:  # all tasks in one step: a fused optimiser begins with all tensors at once
                     self._backward(index)
-                self._update()
+                self.hooks.update(self.optimiser, self.network.parameters, self.rate)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graphs = {}
         for index in self.tasks:
@@ -141,20 +108,13 @@ class GraphedStep:
             # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
             with torch.cuda.graph(graphs[index], stream=stream, capture_error_mode="thread_local"):
                 self._backward(index)
-                self._update()
+                self.hooks.update(self.optimiser, self.network.parameters, self.rate)
         return graphs
 
     def _backward(self, index: int) -> None:
         losses = batch_losses(self.network, self.tasks[index], self.batches[index], self.precision, self.known[index])
         self.total.add_(losses.detach())
-        if self.penalty is not None:
-            losses = losses + self.penalty(self.network.parameters)
-        losses.sum().backward()
-
-    def _update(self) -> None:
-        self.optimiser.step()
-        if self.proximal is not None:
-            take_proximal(self.proximal, self.network.parameters, self.optimiser)
+        self.hooks.objective(losses, self.network.parameters).sum().backward()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Begin anew from these tensors: the optimiser forgets, the network takes them over."""
@@ -207,13 +167,12 @@ class StepCache:
     def __init__(self) -> None:
         self._steps: dict[Any, GraphedStep] = {}
 
-    def step(self, network: Trainable, tasks: Sequence[DeviceTask], recipe: Recipe, **hooks: Any) -> GraphedStep:
+    def step(self, network: Trainable, tasks: Sequence[DeviceTask], recipe: Recipe, hooks: Hooks) -> GraphedStep:
         """Return a graphed step loaded with the network's tensors."""
-        samples = tuple(task.train.inputs.data_ptr() for task in tasks)
-        key = (network.signature, samples, recipe, *hooks.values())
+        key = (network.signature, tuple(task.train.inputs.data_ptr() for task in tasks), recipe, hooks)
         found = self._steps.get(key)
         if found is None:
-            found = self._steps[key] = GraphedStep(network, tasks, recipe, **hooks)
+            found = self._steps[key] = GraphedStep(network, tasks, recipe, hooks)
         else:
             found.load(network.state)
         return found
@@ -223,29 +182,20 @@ def make_step(
     network: Trainable,
     tasks: list[DeviceTask],
     recipe: Recipe,
+    hooks: Hooks,
     *,
-    cache: StepCache | None,
-    graphed: bool,
-    hooks: Mapping[str, Any],
+    cache: StepCache | None = None,
+    graphed: bool = True,
 ) -> EagerStep | GraphedStep:
-    """Return a graphed step where that is wanted and possible, else an eager one and, on a GPU, the reason logged."""
+    """Return a graphed step on a GPU, where that is wanted; an eager one elsewhere, and where the capture fails."""
     if graphed and tasks[0].device.type == "cuda":
-        reason = _why_not(hooks)
-        if not reason:
-            try:
-                captured = {name: hooks.get(name) for name in CAPTURED}
-                return (cache or StepCache()).step(network, tasks, recipe, **captured)
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError as error:
-                reason = f"the capture failed: {str(error).splitlines()[0]}"
-        log.info("training without a CUDA graph: %s", reason)
-    return EagerStep(network, recipe, one_task=len(tasks) == 1, **hooks)
-
-
-def _why_not(hooks: Mapping[str, Any]) -> str:
-    used = [name for name, hook in hooks.items() if hook is not None and name not in CAPTURED]
-    return f"{', '.join(used)} may do anything" if used else ""
+        try:
+            return (cache or StepCache()).step(network, tasks, recipe, hooks)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            log.info("training without a CUDA graph: the capture failed: %s", str(error).splitlines()[0])
+    return EagerStep(network, recipe, hooks, one_task=len(tasks) == 1)
 
 
 def precomputed(network: Trainable, task: DeviceTask) -> Tensor | None:

@@ -21,10 +21,10 @@ from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
+from bocl.training.hooks import Hooks
 from bocl.training.precision import matrix_precision
-from bocl.training.proximal import Proximal
 from bocl.training.recipe import Recipe
-from bocl.training.steps import Penalty, StepCache, make_step
+from bocl.training.steps import StepCache, make_step
 from bocl.training.trainable import Trainable
 
 
@@ -61,30 +61,22 @@ def train(
     recipe: Recipe,
     *,
     seed: int,
-    penalty: Penalty | None = None,
-    proximal: Proximal | None = None,
-    adjust_gradients: Callable[[Mapping[str, Tensor]], None] | None = None,
-    after_step: Callable[[Mapping[str, Tensor], float], None] | None = None,
+    hooks: Hooks = Hooks(),  # noqa: B008 - frozen
     on_epoch: Callable[[int, int], None] | None = None,
     cache: StepCache | None = None,
     graphed: bool = True,
 ) -> list[Fit]:
     """Train K networks on the same mini-batches and return one fit each.
 
-    penalty           parameters → (K,) added to each network's loss
-    proximal          called after the optimiser's step, solves for another term of the objective (``proximal.py``);
-                      it and the penalty are captured with the step, so they are tensor operations alone
-    adjust_gradients  called between backward and the step, may change ``.grad``
-    after_step        called after each step with the parameters and the learning rate (proximal steps)
-    on_epoch          called with (epochs done, epochs in all)
-    cache             of steps captured before, for networks of one shape on the same task
-    graphed           capture the step as a CUDA graph where that is possible
+    hooks     what else a step does
+    on_epoch  called with (epochs done, epochs in all)
+    cache     of steps captured before, for networks of one shape on the same task
+    graphed   capture the step as a CUDA graph where that is possible
 
     The order of samples depends on the seed alone, so networks trained apart with one seed see the same batches.
     """
     began = time.perf_counter()
     device, tasks = tasks[0].device, list(tasks)
-    hooks = {"penalty": penalty, "proximal": proximal, "adjust_gradients": adjust_gradients, "after_step": after_step}
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
     shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
     per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
@@ -95,7 +87,7 @@ def train(
         _drawing(network, device, seed_for(seed, "dropout")),
     ):
         network.training = True
-        step = make_step(network, tasks, recipe, cache=cache, graphed=graphed, hooks=hooks)
+        step = make_step(network, tasks, recipe, hooks, cache=cache, graphed=graphed)
         trained = step.network
         best = _Best(trained, recipe.patience)
         for epoch in range(1, recipe.epochs + 1):
