@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from bocl.checks import counted
 from bocl.cli.tables import duration, percent, widths_text
 from bocl.experiment.config import Config
 from bocl.records.events import EpochDone, Event, Listener, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
@@ -75,6 +76,9 @@ class _RunDisplay:
             case TaskStarted():
                 if not self.done:
                     self.display.say(self.title)
+                if event.recalled:
+                    rounds = counted(event.recalled, "round")
+                    self.display.say(f"task {event.index + 1}/{event.tasks}  {rounds} recalled, not trained again")
                 self.task, self.best = event, None
                 self.began = time.perf_counter()
             case RoundStarted():

@@ -23,21 +23,23 @@ def run_command(
     out: Annotated[str | None, typer.Option(help="Folder of the runs; else runs/NAME.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
+    audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Learn the tasks of a preset or config in a row; run the same command again to resume."""
     from bocl.cli.display import Display
     from bocl.cli.tables import print_runs
     from bocl.experiment.grid import plan, run_grid
+    from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
 
     grid = plan(source, overrides or [], methods=methods, seeds=seeds, out=out, device=device)
     try:
-        with Display() as display:
-            run_grid(grid, device=device, data=data, watch=display.watch)
-    except KeyboardInterrupt:
-        typer.echo("bocl: stopped; run the same command again to go on from the last finished task", err=True)
-        raise typer.Exit(130) from None
+        with stopping_on_terminate(), Display() as display:
+            run_grid(grid, device=device, data=data, watch=display.watch, audit=audit)
+    except KeyboardInterrupt as stop:
+        typer.echo("bocl: stopped; run the same command again to go on from the last finished round", err=True)
+        raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     summaries = [summarise(folder) for _, folder in grid]
     if as_json:
         typer.echo(json.dumps([summary.as_json() for summary in summaries], indent=1, allow_nan=False))

@@ -42,11 +42,11 @@ def plan(
     return grid
 
 
-def run_grid(grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch) -> None:
+def run_grid(grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch, audit: bool = True) -> None:
     """Run a grid in order; what is finished is passed over, what was begun goes on."""
     for config, folder in grid:
         with watch(config, folder) as listen:
-            run(config, folder, device=device, data=data, listen=listen)
+            run(config, folder, device=device, data=data, listen=listen, audit=audit)
 
 
 def _methods(text: str) -> list[MethodName]:
