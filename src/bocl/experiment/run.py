@@ -74,9 +74,10 @@ def run(
             seconds = time.perf_counter() - began + memory.recalled_seconds
             sealed.append(to_device(stream.test_split(index), method.device))
             row = tuple(accuracy(partial(method.predict, task=i), split) for i, split in enumerate(sealed))
-            if audit:
-                with store.timed():
+            with store.timed():
+                if audit:
                     check_untouched(store.folder, store.log, method, row)
+                canaries = make_canaries(method, task, index)
             record = TaskRecord(
                 index=index,
                 name=task.name,
@@ -91,7 +92,7 @@ def run(
                 seconds=seconds,
                 training_seconds=learned.effort.seconds,
             )
-            store.commit(record, method, make_canaries(method, task, index))
+            store.commit(record, method, canaries)
             listen(TaskDone(record))
         if on_cost is not None:
             on_cost(store.seconds)

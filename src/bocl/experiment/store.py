@@ -16,7 +16,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bocl.errors import FolderError
+from bocl.errors import ConfigError, FolderError
 from bocl.experiment.config import Config
 from bocl.experiment.proof import tensor_hashes
 from bocl.methods.method import Method
@@ -44,7 +44,7 @@ from bocl.records.run_log import (
     checkpoint_place,
     round_place,
 )
-from bocl.settings import digest, to_plain
+from bocl.settings import digest, parse, to_plain
 from bocl.version import __version__
 
 _OURS = re.compile(r"task-\d{2,}(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
@@ -85,7 +85,7 @@ class RunStore:
         try:
             log = RunLog.of(journal.records, journal.path)
             if log.starts:
-                _check_same(folder, log.starts[0].digest, log.starts[0].config, config)
+                _check_same(folder, log.starts[0].config, config)
             elif any(path.name not in (JOURNAL, f"{JOURNAL}.lock") for path in folder.iterdir()):
                 raise FolderError(f"{journal.path} is empty, but {folder} is not; give another folder with --out")
             check_checkpoint(folder, log)
@@ -191,10 +191,15 @@ class RunStore:
         self._journal.close()
 
 
-def _check_same(folder: Path, made_with: str, old: Mapping[str, Any], config: Config) -> None:
-    if made_with == digest(config):
+def _check_same(folder: Path, old: Mapping[str, Any], config: Config) -> None:
+    """Refuse a folder of other settings; a setting that came later has its default there."""
+    try:
+        before = parse(Config, old, f"{folder / JOURNAL}")
+    except ConfigError as error:
+        raise FolderError(f"{error}; another version of bocl wrote it: give another folder with --out") from error
+    if digest(before) == digest(config):
         return
-    changes = _differences(old, to_plain(config))
+    changes = _differences(to_plain(before), to_plain(config))
     raise FolderError(f"{folder} was made with another config ({'; '.join(changes)}); give another folder with --out")
 
 
@@ -230,11 +235,21 @@ def _commit() -> str:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """Describe what a run runs on."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    """Describe what a run runs on: as much as its bits depend on."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return {
         "device": str(device),
         "name": name,
         "system": platform.system(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _processor() -> str:
+    """Return the name of the processor, and the instructions that torch uses of it."""
+    names: list[str] = []
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"

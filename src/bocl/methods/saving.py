@@ -36,6 +36,7 @@ from bocl.settings import parse_value, plain
 from bocl.training.device import resolve_device
 
 FORMAT = 1
+MOST_BYTES = 1 << 28  # of model.json, which holds no weights
 _FILE = "model.json"
 _PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
 _NOT_SETTINGS = ("device", "searcher")
@@ -201,6 +202,8 @@ def _read_model(folder: Path) -> dict[str, Any]:
     """Return what model.json holds once its format, its seal and the kind of its entries are right."""
     path = folder / _FILE
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise FolderError(f"{path} cannot be a model: it has more than {MOST_BYTES:,} bytes")
         model = json.loads(path.read_bytes())
         if not isinstance(model, dict) or "format" not in model:
             raise FolderError(f"{path} cannot be read as a model: it is not a table with a format")
@@ -232,12 +235,12 @@ def _read_model(folder: Path) -> dict[str, Any]:
 def _read_tensors(folder: Path, model: Mapping[str, Any]) -> dict[str, Any]:
     file = folder / model["weights"]["file"]
     try:
-        weights = file.read_bytes()
+        with file.open("rb") as stream:  # what has another hash is not taken into memory
+            if hashlib.file_digest(stream, "sha256").hexdigest() != model["weights"]["sha256"]:
+                raise FolderError(f"{file} is damaged: its hash is not the one in {_FILE}")
+        return unpack(file.read_bytes(), file)
     except OSError as error:
         raise FolderError(f"{file} cannot be read: {error.strerror}") from error
-    if hashlib.sha256(weights).hexdigest() != model["weights"]["sha256"]:
-        raise FolderError(f"{file} is damaged: its hash is not the one in {_FILE}")
-    return unpack(weights, file)
 
 
 def _check_state(method: Method, state: State) -> None:
