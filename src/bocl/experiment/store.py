@@ -32,7 +32,7 @@ from bocl.experiment.proof import tensor_hashes
 from bocl.methods.method import Method
 from bocl.methods.saving import read_state, save
 from bocl.methods.tensor_files import describe_file, read_stored, read_tensors, write_tensors
-from bocl.records.files import remove
+from bocl.records.files import FULL, cannot_write, remove
 from bocl.records.interrupts import held_back
 from bocl.records.journal import FORMAT, Journal, to_json
 from bocl.records.record import Proof, RoundRecord, TaskRecord
@@ -80,6 +80,8 @@ class RunStore:
                 raise FolderError(f"{folder} holds something that is not a run; give another folder with --out")
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            if error.errno in FULL:
+                raise cannot_write(folder, error) from error
             raise FolderError(f"{folder} cannot be used: {error.strerror}; give another folder with --out") from error
         journal = Journal.open(folder / JOURNAL)
         try:

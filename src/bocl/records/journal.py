@@ -29,8 +29,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bocl.errors import DamagedError, FolderError, InputError, WorkError
-from bocl.records.files import cannot_write, sync_directory
+from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError
+from bocl.records.files import FULL, cannot_write, sync_directory
 
 try:
     import fcntl
@@ -66,11 +66,16 @@ class LineFile:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
             os.close(lock)
-            raise FolderError(f"{path}: cannot be opened for writing: {error.strerror}") from error
-        # An empty file may be one whose maker died before its name reached the disk, so it counts as new.
-        if os.fstat(descriptor).st_size == 0:
-            sync_directory(path.parent)
-        return cls(path, descriptor, lock)
+            raise _cannot_open(path, error) from error
+        file = cls(path, descriptor, lock)
+        try:
+            # An empty file may be one whose maker died before its name reached the disk, so it counts as new.
+            if os.fstat(descriptor).st_size == 0:
+                sync_directory(path.parent)
+        except OSError as error:
+            file.close()
+            raise cannot_write(path, error) from error
+        return file
 
     def append(self, line: bytes) -> None:
         """Write one line in one call and wait until the disk has it; after a failure the file is closed."""
@@ -117,7 +122,7 @@ def _take_lock(path: Path) -> int:
     try:
         lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise FolderError(f"{lock_path}: cannot be opened for writing: {error.strerror}") from error
+        raise _cannot_open(lock_path, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -129,6 +134,12 @@ def _take_lock(path: Path) -> int:
         os.close(lock)
         raise FolderError(f"{lock_path}: cannot be locked: {error.strerror}; choose a local folder") from error
     return lock
+
+
+def _cannot_open(path: Path, error: OSError) -> BoclError:
+    if error.errno in FULL:
+        return cannot_write(path, error)
+    return FolderError(f"{path}: cannot be opened for writing: {error.strerror}")
 
 
 # Records: one line each.
