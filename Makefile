@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format clean
+.PHONY: demo test check torture format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -16,6 +16,9 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
+
+torture: $(READY)  ## kill runs at every system call and at random moments, and see that nothing is lost
+	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/kills.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -7,6 +7,7 @@ BoclError
 │   ├── NetworkError      a module that cannot be traced or grown
 │   ├── DeviceError       a device that is not there
 │   └── FolderError       a run or model folder that does not fit
+│       └── DamagedError  a run's file that is not what the run wrote
 └── WorkError             the input was right, the work failed    exit code 1
 """
 
@@ -42,6 +43,10 @@ class DeviceError(InputError):
 
 class FolderError(InputError):
     """A run or model folder is missing, damaged or made by something else."""
+
+
+class DamagedError(FolderError):
+    """A file of a run is missing, or is not what the run wrote."""
 
 
 class WorkError(BoclError, RuntimeError):

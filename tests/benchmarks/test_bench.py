@@ -81,3 +81,11 @@ def test_the_command_prints_json(tiny, monkeypatch, capsys):
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {frozenset(row) for row in rows} == {frozenset(FIELDS)}
     assert all(row["peak_memory_mb"] > 50 for row in rows), "the whole process, PyTorch included"
+
+
+def test_what_safety_costs_is_a_part_of_the_run():
+    from bocl.benchmarks.safety import measure_safety
+
+    cost = measure_safety("digits", ["stream.tasks=1", "recipe.epochs=1"])
+    assert 0 < cost.safety_seconds < cost.seconds
+    assert cost.describe().startswith("digits: ")

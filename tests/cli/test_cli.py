@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -259,14 +260,78 @@ def test_the_module_runs_and_a_bare_call_explains_itself():
     assert (version.returncode, version.stdout.split()[0]) == (0, "bocl")
 
 
-def test_ctrl_c_says_how_to_go_on(bocl, monkeypatch):
-    def interrupted(*_arguments, **_options):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(("number", "wanted"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_stop_says_how_to_go_on(bocl, monkeypatch, number, wanted):
+    from bocl.experiment.store import RunStore
 
-    monkeypatch.setattr("bocl.experiment.grid.run", interrupted)
+    remember = RunStore.remember
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "remember", lambda *words: (remember(*words), signal.raise_signal(number)))
+        code, _, err = bocl("run", *SMALL)
+    assert code == wanted
+    assert err.splitlines()[-1] == "bocl: stopped; run the same command again to go on from the last finished round"
     code, _, err = bocl("run", *SMALL)
-    assert code == 130
-    assert "run the same command again" in err
+    assert code == 0
+    assert "task 1/2  1 round recalled, not trained again" in err
+
+
+def test_a_full_disk_is_one_line_and_exit_code_1(bocl, monkeypatch):
+    def full(_descriptor, _data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    code, _, err = bocl("run", *SMALL)
+    assert code == 1
+    assert "No space left on device; free space on the disk, then run the same command again" in err.splitlines()[-1]
+
+
+class TestAudit:
+    def test_a_sound_run_is_a_table_and_exit_code_0(self, bocl):
+        bocl("run", *SMALL, "--methods", "bocl,sn")
+        code, out, err = bocl("audit", "runs/digits")
+        assert (code, err) == (0, "")
+        assert out.count("the same bits") == 3
+        assert "this method changes earlier tasks" in out
+        assert out.count("journal head ") == 2
+        found = json.loads(bocl("audit", "runs/digits", "--json", "--no-accuracy")[1])
+        assert [(run["drift"], len(run["head"]), run["tasks"][1]["accuracy"]) for run in found] == [
+            (None, 64, None)
+        ] * 2
+
+    def test_a_drift_is_one_line_and_exit_code_1_and_other_runs_are_audited(self, bocl, tmp_path):
+        bocl("run", *SMALL, "--methods", "bocl,sn")
+        path = next((tmp_path / "runs/digits/bocl-seed0/checkpoints").glob("*/weights-*"))
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+        code, out, err = bocl("audit", "runs/digits")
+        assert code == 1
+        assert len(err.splitlines()) == 1
+        assert path.name in err
+        assert "sn-seed0: as recorded" in out
+        found = json.loads(bocl("audit", "runs/digits", "--json")[1])
+        assert [bool(run["drift"]) for run in found] == [True, False]
+
+    def test_what_is_no_run_is_exit_code_2(self, bocl, tmp_path):
+        assert bocl("audit", "nowhere")[0] == 2
+        (tmp_path / "old").mkdir()
+        (tmp_path / "old" / "journal.jsonl").write_text('{"check":"0123456789abcdef","record":{}}\n')
+        code, _, err = bocl("audit", "old")
+        assert (code, "has format 1" in err) == (2, True)
+
+    def test_a_run_that_forgets_stops_with_exit_code_1_unless_told_not_to_look(self, bocl, monkeypatch):
+        from bocl.methods.bocl import BOCL
+
+        learn = BOCL.learn
+
+        def learn_and_forget(self, task, listen):
+            for growth in self.network.growths:
+                growth.tensors["head/bias"][0] += 1
+            return learn(self, task, listen)
+
+        monkeypatch.setattr(BOCL, "learn", learn_and_forget)
+        code, _, err = bocl("run", *SMALL)
+        assert (code, "tensor head/bias is not the one recorded" in err.splitlines()[-1]) == (1, True)
+        assert bocl("run", *SMALL, "--no-audit")[0] == 0
+        assert bocl("audit", "runs/digits")[0] == 1
 
 
 def test_names_with_brackets_are_shown_as_they_are(bocl):

@@ -335,7 +335,7 @@ def test_other_errors_of_torch_are_not_taken_for_memory(method, monkeypatch):
         monkeypatch.setattr(f"bocl.methods.{module}.train", broken)
     with pytest.raises(RuntimeError, match="mat1") as caught:
         learner.learn(stream()[0])
-    assert not isinstance(caught.value, WorkError)
+    assert "memory" not in str(caught.value)
 
 
 def test_only_a_task_can_be_learnt(method):

@@ -226,7 +226,7 @@ def test_wrong_problems_are_refused(kind: SearchKind) -> None:
     for bounds in [(), (-1, 3), (2.5, 1)]:
         with pytest.raises(InputError, match="bounds are"):
             make_searcher(problem(bounds), chosen)
-    with pytest.raises(InputError, match="difficulty is nan"):
-        make_searcher(problem((4,), difficulty=math.nan), chosen)
+    with pytest.raises(InputError, match="difficulty is inf"):
+        make_searcher(problem((4,), difficulty=math.inf), chosen)
     with pytest.raises(InputError, match="have 2 entries"):
         make_searcher(problem((4,), known=(judge((0, 0)),)), chosen)

@@ -1,20 +1,11 @@
-"""A run small enough for a test: two tasks of digits, a search of two trials, one epoch."""
+"""Fixtures for runs."""
 
 from __future__ import annotations
 
 import pytest
+from experiment_examples import SMALL
 
 from bocl.experiment.config import load_config
-
-SMALL = (
-    "stream.tasks=2",
-    "network.arguments={inputs=64, hidden=[6, 5]}",
-    "recipe.epochs=1",
-    "search.trials=2",
-    "search.patience=2",
-    "search.warm_points=2",
-    "search.bounds=3",
-)
 
 
 @pytest.fixture

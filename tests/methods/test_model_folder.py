@@ -323,6 +323,13 @@ def test_deep_nesting_inside_a_table_is_refused(copy):
     refusal(folder)
 
 
+def test_a_huge_model_json_is_not_read(folder):
+    with (folder / "model.json").open("r+b") as file:
+        file.truncate(1 << 40)  # a hole: it takes no room on the disk
+    with pytest.raises(FolderError, match=r"model\.json cannot be a model: it has more than"):
+        load(folder)
+
+
 def test_weights_that_are_no_tensors_are_refused(folder):
     (old,) = folder.glob("*.safetensors")
     old.unlink()

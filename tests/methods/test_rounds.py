@@ -1,11 +1,14 @@
-"""Rounds: what children are padded to, and what happens when they do not fit."""
+"""Rounds: what children are padded to, and what happens when they do not fit or fail."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
 from method_examples import hard_stream
 
+from bocl.errors import InputError, WorkError
 from bocl.methods import rounds
 from bocl.methods.rounds import padding, train_round
 from bocl.networks.architectures import mlp
@@ -39,8 +42,8 @@ def small_round(network, widths, **options):
     """Train one epoch of these children."""
     data = task_to_device(hard_stream()[1], 1, "cpu")
     recipe = Recipe(batch_size=16, epochs=1)
-    options = {"listen": nobody, "seeds": range(len(widths)), **options}
-    return train_round(network, data, widths, classes=3, recipe=recipe, order_seed=0, pad_to=(4, 4), **options)
+    options = {"listen": nobody, "seeds": range(len(widths)), "recipe": recipe, **options}
+    return train_round(network, data, widths, classes=3, order_seed=0, pad_to=(4, 4), **options)
 
 
 @pytest.fixture
@@ -120,3 +123,62 @@ def test_a_single_child_that_does_not_fit_is_an_error(network, monkeypatch):
     monkeypatch.setattr(rounds, "train", short_of_memory)
     with pytest.raises(torch.OutOfMemoryError):
         small_round(network, WIDTHS[:1])
+
+
+def raise_for(monkeypatch, wrong, error):
+    """Make every stack with a child of these widths raise; return the sizes of the stacks tried."""
+    real, tried = rounds.train, []
+
+    def train(children, *arguments, **options):
+        tried.append(children.count)
+        if wrong in children.widths:
+            raise error
+        return real(children, *arguments, **options)
+
+    monkeypatch.setattr(rounds, "train", train)
+    return tried
+
+
+def test_a_child_that_raises_fails_alone(network, monkeypatch):
+    whole = small_round(network, WIDTHS)
+    tried = raise_for(monkeypatch, (0, 0), ValueError("a bad\nday"))
+    children = small_round(network, WIDTHS)
+    assert tried == [5, 1, 1, 1, 1, 1], "which of them was it?"
+    assert [child.failure for child in children] == ["", "", "ValueError: a bad day", "", ""]
+    assert [math.isnan(child.fit.accuracy) for child in children] == [False, False, True, False, False]
+    assert [child.growth.widths for child in children] == WIDTHS
+    assert children[2].growth.tensors == {}
+    assert_alike(whole[:2] + whole[3:], children[:2] + children[3:])
+
+
+def test_a_child_that_diverges_fails_with_that_reason(network):
+    children = small_round(network, WIDTHS[:2], recipe=Recipe("sgd", learning_rate=1e30, batch_size=16, epochs=2))
+    assert [child.failure for child in children] == ["the loss was not finite"] * 2
+    assert [child.growth.tensors for child in children] == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [InputError("wrong"), WorkError("failed"), RuntimeError("CUDA error: device-side assert"), KeyboardInterrupt()],
+)
+def test_what_is_not_a_childs_fault_is_raised(network, monkeypatch, error):
+    tried = raise_for(monkeypatch, (0, 0), error)
+    with pytest.raises(type(error)):
+        small_round(network, WIDTHS)
+    assert tried == [5]
+
+
+def test_memory_of_the_cpu_that_runs_out_halves_too(network, monkeypatch):
+    events = []
+    tried = raise_for(monkeypatch, (0, 0), RuntimeError("DefaultCPUAllocator: not enough memory"))
+    with pytest.raises(RuntimeError, match="not enough memory"):
+        small_round(network, WIDTHS, listen=events.append)
+    assert [event.children_at_once for event in events if isinstance(event, OutOfMemory)] == [3, 2, 1]
+    assert tried == [5, 3, 2, 2, 1, 1, 1], "each number starts the round again"
+
+
+def test_no_more_children_than_asked_are_trained_at_once(network, monkeypatch):
+    tried = raise_for(monkeypatch, None, ValueError)
+    parts = small_round(network, WIDTHS, most_at_once=2)
+    assert tried == [2, 2, 1]
+    assert [child.growth.widths for child in parts] == WIDTHS

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import bocl.errors
 from bocl.errors import FolderError, InputError, WorkError
 from bocl.records import journal as journal_module
-from bocl.records.journal import Journal, LineFile, decode, encode, read
+from bocl.records.journal import BEGINNING, Journal, Line, LineFile, decode, encode, read
 
 RECORDS = [
     {"kind": "start", "seed": 7},
@@ -55,16 +55,16 @@ json_values = st.recursive(
 class TestLines:
     @given(st.dictionaries(st.text(), json_values, max_size=5))
     def test_what_goes_in_comes_out(self, record):
-        line = encode(record)
+        line, sha256 = encode(record)
         assert line.count(b"\n") == 1
-        assert decode(line) == record
+        assert decode(line) == Line(BEGINNING, sha256, record)
 
     @given(st.floats(allow_nan=False, allow_infinity=False))
     def test_floats_keep_every_bit(self, number):
-        assert decode(encode({"x": number}))["x"].hex() == number.hex()
+        assert decode(encode({"x": number})[0]).record["x"].hex() == number.hex()
 
     def test_a_line_is_sorted_compact_json(self):
-        line = encode({"b": (1, 2), "a": {"d": 1, "c": 2}})
+        line, _ = encode({"b": (1, 2), "a": {"d": 1, "c": 2}})
         assert line.endswith(b',"record":{"a":{"c":2,"d":1},"b":[1,2]}}\n')
         assert json.loads(line)["record"] == {"a": {"c": 2, "d": 1}, "b": [1, 2]}
 
@@ -72,7 +72,7 @@ class TestLines:
         assert encode({"a": 1, "b": 2}) == encode({"b": 2, "a": 1})
 
     def test_nan_becomes_null(self):
-        assert decode(encode({"accuracy": math.nan})) == {"accuracy": None}
+        assert decode(encode({"accuracy": math.nan})[0]).record == {"accuracy": None}
 
     @pytest.mark.parametrize(
         ("record", "words"),
@@ -89,8 +89,8 @@ class TestLines:
 
     def test_a_checked_line_that_is_no_object_is_damaged(self):
         for payload in (b"[]", b"{"):
-            line = b'{"check":"' + journal_module._checksum(payload) + b'","record":' + payload + b"}\n"
-            assert decode(line) is None
+            hashes = f'{{"before":"{BEGINNING}","sha256":"{journal_module._hash(BEGINNING, payload)}","record":'
+            assert decode(hashes.encode() + payload + b"}\n") is None
 
 
 class TestFile:
@@ -124,7 +124,7 @@ class TestFile:
             monkeypatch.setattr(os, "write", lambda fd, data: calls.append(data) or write_bytes(fd, data))
             monkeypatch.setattr(os, "fsync", lambda fd: calls.append("sync") or sync(fd))
             journal.append(RECORDS[0])
-        assert calls == [encode(RECORDS[0]), "sync"]
+        assert calls == [encode(RECORDS[0])[0], "sync"]
 
     def test_a_new_file_has_its_name_synced(self, tmp_path, monkeypatch):
         synced = []
@@ -218,11 +218,68 @@ class TestDamage:
 
     def test_refusing_a_damaged_file_releases_its_lock(self, tmp_path):
         path = tmp_path / "journal.jsonl"
-        path.write_bytes(b"damage\n" + encode({}))
+        path.write_bytes(b"damage\n" + encode({})[0])
         with pytest.raises(FolderError, match="damaged"):
             Journal.open(path)
         path.unlink()
         assert open_and_close(path) == []
+
+
+class TestChain:
+    """Whole lines that were moved, doubled or left out, each with its own right hash."""
+
+    LINES = 5
+
+    def written(self, tmp_path) -> tuple[Path, list[bytes]]:
+        path = tmp_path / "journal.jsonl"
+        return path, write(path, [{"n": number} for number in range(self.LINES)]).splitlines(keepends=True)
+
+    def refused(self, path: Path, lines: list[bytes], number: int) -> None:
+        path.write_bytes(b"".join(lines))
+        for reader in (read, open_and_close):
+            with pytest.raises(FolderError, match=rf"journal\.jsonl, line {number}: it does not follow"):
+                reader(path)
+        assert path.read_bytes() == b"".join(lines)
+
+    def test_each_line_names_the_one_before(self, tmp_path):
+        _, lines = self.written(tmp_path)
+        read_back = [decode(line) for line in lines]
+        assert [line.before for line in read_back] == [BEGINNING, *(line.sha256 for line in read_back[:-1])]
+
+    def test_a_journal_opened_again_goes_on_with_the_chain(self, tmp_path):
+        path, lines = self.written(tmp_path)
+        with Journal.open(path) as journal:
+            assert journal.head == decode(lines[-1]).sha256
+            journal.append({"n": self.LINES})
+        assert len(read(path)) == self.LINES + 1
+
+    @pytest.mark.parametrize("at", range(LINES - 1))
+    def test_a_line_left_out_shows(self, tmp_path, at):
+        path, lines = self.written(tmp_path)
+        self.refused(path, lines[:at] + lines[at + 1 :], at + 1)
+
+    @pytest.mark.parametrize("at", range(LINES))
+    def test_a_line_doubled_shows(self, tmp_path, at):
+        path, lines = self.written(tmp_path)
+        self.refused(path, lines[: at + 1] + lines[at:], at + 2)
+
+    @pytest.mark.parametrize("at", range(LINES - 1))
+    def test_lines_swapped_show(self, tmp_path, at):
+        path, lines = self.written(tmp_path)
+        lines[at], lines[at + 1] = lines[at + 1], lines[at]
+        self.refused(path, lines, at + 1)
+
+    def test_a_line_written_anew_shows_in_the_next(self, tmp_path):
+        path, lines = self.written(tmp_path)
+        lines[1], _ = encode({"n": "another"}, decode(lines[0]).sha256)
+        self.refused(path, lines, 3)
+
+    def test_a_journal_of_format_1_is_told_apart_from_damage(self, tmp_path):
+        path = tmp_path / "journal.jsonl"
+        path.write_bytes(b'{"check":"0123456789abcdef","record":{"kind":"start"}}\n')
+        for reader in (read, open_and_close):
+            with pytest.raises(FolderError, match=r"has format 1.*reads format 2"):
+                reader(path)
 
 
 def open_and_close(path: Path):

@@ -84,8 +84,17 @@ def test_no_warm_points_means_none() -> None:
     assert searcher.ask(8) != [(7, 7)]
 
 
-def test_a_difficulty_that_is_no_number_is_refused() -> None:
-    with pytest.raises(InputError, match="difficulty is nan"):
-        PaperSearch(problem([], difficulty=math.nan), SETTINGS)
-    with pytest.raises(InputError, match=r"history\[1\] has difficulty nan"):
-        PaperSearch(problem([(0.1, (1, 1)), (math.nan, (2, 2))]), SETTINGS)
+def test_an_infinite_difficulty_is_refused() -> None:
+    with pytest.raises(InputError, match="difficulty is inf"):
+        PaperSearch(problem([], difficulty=math.inf), SETTINGS)
+    with pytest.raises(InputError, match=r"history\[1\] has difficulty -inf"):
+        PaperSearch(problem([(0.1, (1, 1)), (-math.inf, (2, 2))]), SETTINGS)
+
+
+def test_an_unknown_difficulty_is_near_to_nothing() -> None:
+    memory = [(0.1, (1, 1)), (math.nan, (2, 2)), (0.4, (3, 3))]
+    assert remembered_points(problem(memory), set()) == [(3, 3), (1, 1)]
+    cold = problem(memory, difficulty=math.nan)
+    assert remembered_points(cold, set()) == []
+    asked = PaperSearch(cold, SETTINGS).ask(8)
+    assert asked == PaperSearch(problem([], difficulty=0.5), SETTINGS).ask(8), "it starts cold"

@@ -21,7 +21,7 @@ CONTENT = bytes(range(256)) * 1000
 
 
 class Server:
-    """Serves ``contents`` under any first folder; the folder /short/ cuts them off, /wrong/ changes them."""
+    """Serves ``contents`` under any folder; /short/ cuts them off, /flaky/ the first time, /wrong/ changes them."""
 
     def __init__(self, contents):
         self.asked: list[str] = []
@@ -38,7 +38,7 @@ class Server:
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                if folder == "short":
+                if folder == "short" or (folder == "flaky" and server.asked.count(self.path) == 1):
                     content = content[: len(content) // 2]
                 if folder == "wrong":
                     content = bytes(len(content))
@@ -93,6 +93,15 @@ def test_the_second_mirror_is_tried_when_the_first_fails(serve, tmp_path, bad):
     assert server.asked == [f"/{bad}/file.bin", "/good/file.bin"]
     assert len(failures) == 1
     assert f"{server.address}/{bad}/file.bin" in failures[0]
+
+
+def test_a_transfer_that_was_cut_is_tried_once_more(serve, tmp_path):
+    server, failures = serve({"file.bin": CONTENT}), []
+    assert fetch(server, tmp_path / "file.bin", ["flaky", "missing"], failures)
+    assert server.asked == ["/flaky/file.bin", "/missing/file.bin", "/flaky/file.bin"]
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+    assert not fetch(server, tmp_path / "other.bin", ["short"])
+    assert server.asked[3:] == ["/short/file.bin"] * 2, "once more, not for ever"
 
 
 def test_a_good_first_mirror_is_the_only_one_asked(serve, tmp_path):

@@ -18,6 +18,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from bocl.checks import counted
 from bocl.cli.figures import duration, percent, widths_text
 from bocl.errors import WorkError
 from bocl.experiment.config import Config
@@ -102,6 +103,9 @@ class _RunDisplay:
             case TaskStarted():
                 if not self.done and self.told:
                     self.display.say(f"{self.title} → {self.folder}")
+                if event.recalled:
+                    rounds = counted(event.recalled, "round")
+                    self.display.say(f"task {event.index + 1}/{event.tasks}  {rounds} recalled, not trained again")
                 self.task, self.best = event, None
                 self.began = time.perf_counter()
             case RoundStarted():

@@ -9,6 +9,7 @@ import sys
 
 import typer
 
+from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
 from bocl.cli.list import list_command
 from bocl.cli.run import run_command
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command("run")(run_command)
 app.command("show")(show_command)
+app.command("audit")(audit_command)
 app.command("list")(list_command)
 app.command("validate")(validate_command)
 app.command("bench")(bench_command)

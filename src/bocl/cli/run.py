@@ -24,6 +24,7 @@ def run_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     at_once: Annotated[int, typer.Option(help="Runs side by side on one GPU; times are then not each run's own.")] = 1,
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
+    audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Learn the tasks of a preset or config in a row; run the same command again to resume."""
@@ -31,15 +32,16 @@ def run_command(
     from bocl.cli.display import Display
     from bocl.cli.tables import print_runs
     from bocl.experiment.grid import plan, run_grid
+    from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
 
     grid = plan(source, overrides or [], methods=methods, seeds=seeds, out=out, device=device, at_once=at_once)
     try:
-        with Display(runs=len(grid)) as display:
-            failed = run_grid(grid, device=device, data=data, watch=display.watch, at_once=at_once)
-    except KeyboardInterrupt:
-        typer.echo("bocl: stopped; run the same command again to go on from the last finished task", err=True)
-        raise typer.Exit(130) from None
+        with stopping_on_terminate(), Display(runs=len(grid)) as display:
+            failed = run_grid(grid, device=device, data=data, watch=display.watch, audit=audit, at_once=at_once)
+    except KeyboardInterrupt as stop:
+        typer.echo("bocl: stopped; run the same command again to go on from the last finished round", err=True)
+        raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if len(grid) == len(failed) == 1:
         raise failed.popitem()[1]
     summaries = [summarise(folder) for _, folder in grid]

@@ -49,7 +49,7 @@ def plan(
 
 
 def run_grid(
-    grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch, at_once: int = 1
+    grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch, audit: bool = True, at_once: int = 1
 ) -> dict[Path, WorkError]:
     """Run a grid; what is finished is passed over, what was begun goes on.
 
@@ -66,7 +66,7 @@ def run_grid(
 
         try:
             with watch(config, folder) as listen:
-                run(config, folder, device=device, data=data, listen=hear, at_once=at_once)
+                run(config, folder, device=device, data=data, listen=hear, audit=audit, at_once=at_once)
         except WorkError as error:
             failed[folder] = error
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from bocl.experiment.audit import check_untouched
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
+from bocl.experiment.memory import RoundMemory
+from bocl.experiment.proof import make_canaries
 from bocl.experiment.store import RunStore, machine
 from bocl.methods.checks import check_task
 from bocl.methods.joint import Joint
-from bocl.records.events import Event, Listener, OutOfMemory, TaskDone, TaskStarted, nobody
+from bocl.methods.rounds import TrainsInRounds
+from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
 from bocl.records.record import TaskRecord
 from bocl.training.batches import DeviceSplit, to_device
 from bocl.training.evaluation import accuracy
@@ -25,13 +30,17 @@ def run(
     device: str = "auto",
     data: str | None = None,
     listen: Listener = nobody,
+    audit: bool = True,
     at_once: int = 1,
+    on_cost: Callable[[float], None] | None = None,
 ) -> list[TaskRecord]:
     """Run a config in a folder, from where the folder stands, and return the records of all its tasks.
 
-    at_once  how many runs share the device, for the record: times of a run that was not alone are no one's cost
-
     Everything that can be wrong with the input is found before the folder is touched.
+
+    audit    prove after every task that the earlier ones are untouched, else stop with WorkError
+    at_once  how many runs share the device, for the record: times of a run that was not alone are no one's cost
+    on_cost  called at the end with the seconds that writing and auditing took
     """
     graph = build_network(config.network)
     method = build_method(config, graph, device)
@@ -57,19 +66,21 @@ def run(
             to_device(stream.test_split(index), method.device) for index in range(len(store.finished))
         ]
 
-        def hear(event: Event) -> None:
-            if isinstance(event, OutOfMemory):
-                store.note("out-of-memory", task=len(store.finished), children_at_once=event.children_at_once)
-            listen(event)
-
         for index in range(len(store.finished), len(stream)):
             task = stream[index]
-            listen(TaskStarted(index, len(stream), task.name))
+            listen(TaskStarted(index, len(stream), task.name, recalled=len(store.log.rounds.get(index, []))))
+            memory = RoundMemory(store, index)
+            if isinstance(method, TrainsInRounds):
+                method.train_round = memory
             began = time.perf_counter()
-            learned = method.learn(task, hear)
-            seconds = time.perf_counter() - began
+            learned = method.learn(task, memory.hearing(listen))
+            seconds = time.perf_counter() - began + memory.recalled_seconds
             sealed.append(to_device(stream.test_split(index), method.device))
             row = tuple(accuracy(partial(method.predict, task=i), split) for i, split in enumerate(sealed))
+            with store.timed():
+                if audit:
+                    check_untouched(store.folder, store.log, method, row)
+                canaries = make_canaries(method, task, index)
             record = TaskRecord(
                 index=index,
                 name=task.name,
@@ -84,6 +95,8 @@ def run(
                 seconds=seconds,
                 training_seconds=learned.effort.seconds,
             )
-            store.commit(record, method)
+            store.commit(record, method, canaries)
             listen(TaskDone(record))
+        if on_cost is not None:
+            on_cost(store.seconds)
         return store.finished

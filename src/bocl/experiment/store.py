@@ -1,18 +1,22 @@
 """A run's folder: all a run writes.
 
-    journal.jsonl           one `start` record per session, one `task` record per finished task
-    checkpoints/task-NN/    the learner after the last finished task
+    journal.jsonl                            what happened, one record per line (records/run_log.py)
+    rounds/task-NN/round-NNN.safetensors     children of the task under way and of the last finished one
+    canaries/task-NN.safetensors             a few inputs and logits of every finished task
+    checkpoints/task-NN/                     the learner after the last finished task
 
-A task is finished when its record is in the journal. Its checkpoint is written first, and the one before
-is removed only afterwards, so the journal never names a checkpoint that is not there.
+A round or task counts once its record is in the journal. Its files are written first, and what it makes
+stale is removed only afterwards, so the journal never names a file that is not there.
 """
 
 from __future__ import annotations
 
 import platform
-import shutil
+import re
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -20,27 +24,49 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from bocl.errors import FolderError
+from bocl.errors import ConfigError, FolderError
 from bocl.experiment.config import Config
+from bocl.experiment.proof import tensor_hashes
 from bocl.methods.method import Method
 from bocl.methods.saving import read_state, save
-from bocl.records.journal import Journal
-from bocl.records.record import TaskRecord, task_record_from
-from bocl.records.summary import JOURNAL
-from bocl.settings import digest, to_plain
+from bocl.methods.tensor_files import describe_file, read_stored, read_tensors, write_tensors
+from bocl.records.files import FULL, cannot_write, remove
+from bocl.records.interrupts import held_back
+from bocl.records.journal import FORMAT, Journal, to_json
+from bocl.records.record import Proof, RoundRecord, TaskRecord
+from bocl.records.run_log import (
+    JOURNAL,
+    RunLog,
+    canaries_place,
+    check_checkpoint,
+    checkpoint_place,
+    round_place,
+)
+from bocl.settings import digest, parse, to_plain
 from bocl.version import __version__
 
-FORMAT = 1
+_OURS = re.compile(r"task-\d{2,}(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
 
 
 class RunStore:
-    """One run's folder, held by one process."""
+    """One run's folder, held by one process.
 
-    def __init__(self, folder: Path, journal: Journal) -> None:
+    log      what the journal holds, by now
+    seconds  spent writing and checking what is written
+    """
+
+    def __init__(self, folder: Path, journal: Journal, log: RunLog) -> None:
         self.folder = folder
+        self.log = log
+        self.seconds = 0.0
         self._journal = journal
-        self.finished = [task_record_from(record) for record in journal.records if record["kind"] == "task"]
+
+    @property
+    def finished(self) -> list[TaskRecord]:
+        """The finished tasks."""
+        return self.log.tasks
 
     @classmethod
     def open(cls, folder: str | Path, config: Config) -> RunStore:
@@ -54,51 +80,109 @@ class RunStore:
                 raise FolderError(f"{folder} holds something that is not a run; give another folder with --out")
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            if error.errno in FULL:
+                raise cannot_write(folder, error) from error
             raise FolderError(f"{folder} cannot be used: {error.strerror}; give another folder with --out") from error
         journal = Journal.open(folder / JOURNAL)
         try:
-            for record in journal.records:
-                if record["kind"] == "start":
-                    _check_same(folder, record, config)
+            log = RunLog.of(journal.records, journal.path)
+            if log.starts:
+                _check_same(folder, log.starts[0].config, config)
+            elif any(path.name not in (JOURNAL, f"{JOURNAL}.lock") for path in folder.iterdir()):
+                raise FolderError(f"{journal.path} is empty, but {folder} is not; give another folder with --out")
+            check_checkpoint(folder, log)
         except BaseException:
             journal.close()
             raise
-        return cls(folder, journal)
+        store = cls(folder, journal, log)
+        store._remove_stale()
+        return store
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count what happens inside as the price of safety."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Finish what is being written before a signal is heard."""
+        with self.timed(), held_back():
+            yield
 
     def start(self, config: Config, graph_groups: list[str], about: Mapping[str, Any]) -> None:
         """Record what this session runs, and on what."""
-        self._journal.append(
-            {
-                "kind": "start",
-                "format": FORMAT,
-                "config": to_plain(config),
-                "digest": digest(config),
-                "groups": graph_groups,
-                "versions": _versions(),
-                **about,
-            }
-        )
+        with self._writing():
+            self._append(
+                {
+                    "kind": "start",
+                    "format": FORMAT,
+                    "config": to_plain(config),
+                    "digest": digest(config),
+                    "groups": graph_groups,
+                    "versions": versions(),
+                    **about,
+                }
+            )
 
-    def note(self, kind: str, **facts: object) -> None:
-        """Record something that happened on the way, such as a round that did not fit into memory."""
-        self._journal.append({"kind": kind, **facts})
+    def halve(self, task: int, number: int, children_at_once: int) -> None:
+        """Record that a round does not fit into memory, before it is tried with fewer children at once."""
+        with self._writing():
+            self._append({"kind": "out-of-memory", "task": task, "round": number, "children_at_once": children_at_once})
+
+    def remember(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Write a trained round: its tensors first, then the line that names them."""
+        with self._writing():
+            place = round_place(facts["task"], facts["number"])
+            stored = write_tensors(self.folder, place, tensors, f"round, format {FORMAT}")
+            self._append({"kind": "round", **facts, "weights": asdict(stored)})
+
+    def recall(self, record: RoundRecord) -> dict[str, Tensor]:
+        """Return the tensors of a round trained before."""
+        with self.timed():
+            return read_tensors(self.folder, record.weights)
 
     def restore(self, method: Method) -> None:
         """Bring a fresh method to where the last finished task left it."""
         if self.finished:
             tasks = len(self.finished)
-            method.restore(read_state(self._checkpoint(tasks - 1), method, tasks=tasks))
+            read_stored(self.folder, self.log.proofs[-1].checkpoint)
+            method.restore(read_state(self.folder / checkpoint_place(tasks - 1), method, tasks=tasks))
 
-    def commit(self, record: TaskRecord, method: Method) -> None:
-        """Write a finished task: the learner first, then the line that names it."""
-        save(method, self._checkpoint(record.index))
-        self._journal.append({"kind": "task", **asdict(record)})
-        self.finished.append(record)
-        if record.index:
-            shutil.rmtree(self._checkpoint(record.index - 1), ignore_errors=True)
+    def commit(self, record: TaskRecord, method: Method, canaries: Mapping[str, Tensor]) -> None:
+        """Write a finished task: the learner and the canaries first, then the line that names them."""
+        with self._writing():
+            checkpoint = checkpoint_place(record.index)
+            save(method, self.folder / checkpoint)
+            about = f"canaries, format {FORMAT}"
+            proof = Proof(
+                tensor_hashes(method, record.index),
+                write_tensors(self.folder, canaries_place(record.index), canaries, about),
+                describe_file(self.folder, f"{checkpoint}/model.json"),
+            )
+            self._append({"kind": "task", **asdict(record), "proof": asdict(proof)})
+            self._remove_stale()
 
-    def _checkpoint(self, index: int) -> Path:
-        return self.folder / "checkpoints" / f"task-{index + 1:02d}"
+    def _append(self, record: Mapping[str, Any]) -> None:
+        plain: Any = to_json(record, "record")
+        self.log.take(plain)
+        self._journal.append(plain)
+
+    def _remove_stale(self) -> None:
+        """Remove our files that no record needs: what an ended process left, and what a newer task made stale."""
+        done = len(self.finished)
+        wanted = {checkpoint_place(done - 1), *(canaries_place(task) for task in range(done))}
+        wanted |= {round.weights.file for task in (done - 1, done) for round in self.log.rounds.get(task, [])}
+        for pattern in ("checkpoints/*", "canaries/*", "rounds/task-*/*"):
+            for path in self.folder.glob(pattern):
+                if path.relative_to(self.folder).as_posix() not in wanted and _OURS.fullmatch(path.name):
+                    remove(path)
+        for path in self.folder.glob("rounds/task-*"):
+            if not any(path.iterdir()):
+                remove(path)
 
     def __enter__(self) -> RunStore:
         return self
@@ -109,12 +193,15 @@ class RunStore:
         self._journal.close()
 
 
-def _check_same(folder: Path, record: Mapping[str, Any], config: Config) -> None:
-    if record.get("format") != FORMAT:
-        raise FolderError(f"{folder} has format {record.get('format')}; this version of bocl reads format {FORMAT}")
-    if record["digest"] == digest(config):
+def _check_same(folder: Path, old: Mapping[str, Any], config: Config) -> None:
+    """Refuse a folder of other settings; a setting that came later has its default there."""
+    try:
+        before = parse(Config, old, f"{folder / JOURNAL}")
+    except ConfigError as error:
+        raise FolderError(f"{error}; another version of bocl wrote it: give another folder with --out") from error
+    if digest(before) == digest(config):
         return
-    changes = _differences(record["config"], to_plain(config))
+    changes = _differences(to_plain(before), to_plain(config))
     raise FolderError(f"{folder} was made with another config ({'; '.join(changes)}); give another folder with --out")
 
 
@@ -127,7 +214,8 @@ def _differences(old: Any, new: Any, path: str = "") -> list[str]:
     return [] if old == new else [f"{path}: {old} there, {new} here"]
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of bocl and of what its results depend on."""
     packages = {name: metadata.version(name) for name in ("torch", "numpy", "botorch", "gpytorch")}
     return {"bocl": __version__, "commit": _commit(), "python": platform.python_version(), **packages}
 
@@ -149,11 +237,21 @@ def _commit() -> str:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """Describe what a run runs on."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    """Describe what a run runs on: as much as its bits depend on."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return {
         "device": str(device),
         "name": name,
         "system": platform.system(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _processor() -> str:
+    """Return the name of the processor, and the instructions that torch uses of it."""
+    names: list[str] = []
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"

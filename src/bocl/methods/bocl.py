@@ -21,6 +21,7 @@ from bocl.methods.expand import SearcherFactory, expand, train_base
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
 from bocl.methods.method import Learned, State
 from bocl.methods.reward import RewardSettings
+from bocl.methods.rounds import TrainRound, train_round
 from bocl.methods.saving import save
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph
@@ -46,6 +47,7 @@ class BOCL:
     """
 
     name: ClassVar[str] = "bocl"
+    forgets: ClassVar[bool] = False
     measures_difficulty: ClassVar[bool] = True  # of every task but the first, and remembers it for later searches
 
     def __init__(
@@ -75,6 +77,7 @@ class BOCL:
         self.network = ExpandableNetwork(self.graph, growth, self.device)
         self.history: list[Experience] = []  # of every task whose difficulty was measured
         self.seen: list[Seen] = []
+        self.train_round: TrainRound = train_round
         search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
 
     @memory_told("smaller search.bounds, search.round_size or recipe.batch_size")
@@ -95,9 +98,15 @@ class BOCL:
         if not self.seen:
             listen(RoundStarted("base", (self.graph.widths,)))
             base = train_base(
-                self.network, data, classes=task.classes, recipe=self.recipe, seed=self.seed, listen=listen
+                self.network,
+                data,
+                classes=task.classes,
+                recipe=self.recipe,
+                seed=self.seed,
+                listen=listen,
+                train_round=self.train_round,
             )
-            check_trained(base.fit.accuracy, task.name)
+            check_trained(base.fit.accuracy, task.name, base.failure)
             return base.growth, (), math.nan, base.fit.effort
         found = expand(
             self.network,
@@ -112,6 +121,7 @@ class BOCL:
             measure_difficulty=self.measures_difficulty,
             seed=self.seed,
             listen=listen,
+            train_round=self.train_round,
         )
         return found.growth, found.trials, found.difficulty, found.effort
 

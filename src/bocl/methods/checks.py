@@ -25,6 +25,8 @@ from bocl.records.record import Widths
 from bocl.tasks.samples import as_array, check_tensor
 from bocl.tasks.task import Split, Task
 
+NOT_FINITE = "the loss was not finite"
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -77,7 +79,7 @@ def check_task(graph: Graph, task: Task, seen: list[Seen]) -> None:
         growth = initialise(graph, [], graph.widths, task.classes, GrowthSettings(), seed=0)
         logits = assemble(graph, None, growth)(torch.zeros(2, *task.input_shape))
     except (RuntimeError, ValueError) as error:
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             raise
         raise NetworkError(f"the network cannot take samples of shape {task.input_shape}: {error}") from error
     if logits.shape != (2, task.classes):
@@ -159,10 +161,11 @@ def _type_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def check_trained(accuracy: float, task: str) -> None:
-    """Refuse to keep a network whose training diverged; ``accuracy`` is that of its Fit."""
+def check_trained(accuracy: float, task: str, failure: str = NOT_FINITE) -> None:
+    """Refuse to keep a network whose training failed; ``accuracy`` is that of its Fit."""
     if math.isnan(accuracy):
-        raise WorkError(f"task '{task}': the loss was not finite; try a smaller recipe.learning_rate")
+        way_out = "; try a smaller recipe.learning_rate" if NOT_FINITE in failure else ""
+        raise WorkError(f"task '{task}': {failure}{way_out}")
 
 
 @contextmanager
@@ -171,13 +174,14 @@ def memory_told(way_out: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         first_line = str(error).partition("\n")[0]
         raise WorkError(f"there is not enough memory to learn the task ({first_line}); try {way_out}") from error
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory ran out, on whatever device."""
     # The CPU's allocator raises a plain RuntimeError, so its words are all there is to go by.
     words = (
         "not enough memory",

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bocl.checks import counted
 from bocl.errors import InputError
 from bocl.methods.checks import as_widths, asked_widths, check_searcher, check_trained
 from bocl.methods.reward import RewardSettings, make_penalty
-from bocl.methods.rounds import TrainedChild, padding, train_round
+from bocl.methods.rounds import TrainedChild, TrainRound, padding, train_round
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, count, count_by_group
@@ -56,11 +57,13 @@ def expand(
     measure_difficulty: bool,
     seed: int,
     listen: Listener,
+    train_round: TrainRound = train_round,
 ) -> Expansion:
     """Search the widths to add for the task called ``name``; the network is left as it is.
 
     Trains the child z = 0 (A²) and, for the difficulty M_t = A¹ - A², a fresh base network (A¹), then the
-    rounds the searcher asks for, all with the same recipe. Without a measured difficulty there is no warm start.
+    rounds the searcher asks for, all with the same recipe. Where the difficulty is not measured, or one of the two
+    trainings fails, it is NaN and the search starts cold.
     """
     groups = len(network.graph.groups)
     zero, bounds = (0,) * groups, search.bounds_for(groups)
@@ -92,12 +95,12 @@ def expand(
     effort, difficulty = Effort(), math.nan
     if measure_difficulty:
         listen(RoundStarted("difficulty", (network.graph.widths,)))
-        base = train_base(network, task, classes=classes, recipe=recipe, seed=seed, listen=listen)
-        check_trained(base.fit.accuracy, name)
+        base = train_base(
+            network, task, classes=classes, recipe=recipe, seed=seed, listen=listen, train_round=train_round
+        )
         effort = base.fit.effort
     listen(RoundStarted("difficulty" if measure_difficulty else "base", (zero,)))
     known = train_children([zero])
-    check_trained(known[0].accuracy, name)
     problem = replace(problem, known=tuple(known), seed=seed_for(seed, "search", task.index))
     if measure_difficulty:
         difficulty = base.fit.accuracy - known[0].accuracy
@@ -110,17 +113,27 @@ def expand(
         for number, trial in enumerate(done, start=len(trials) - len(done)):
             listen(TrialDone(number, trial))
         searcher.tell(done)
+    if all(trial.failed for trial in trials):
+        reasons = "; ".join(dict.fromkeys(child.failure for child in kept.values()))
+        check_trained(math.nan, name, f"{reasons}, in each of {counted(len(trials), 'child', 'children')}")
     best = as_widths(searcher.best(), bounds, "best()")
     if best not in kept:
         raise InputError(f"the searcher's best() is {best}, which was never trained; it must be one of its trials")
     winner = kept[best]
-    check_trained(winner.fit.accuracy, name)
+    check_trained(winner.fit.accuracy, name, winner.failure)
     effort = sum((child.fit.effort for child in kept.values()), start=effort)
     return Expansion(winner.growth, tuple(trials), difficulty, effort)
 
 
 def train_base(
-    network: ExpandableNetwork, task: DeviceTask, *, classes: int, recipe: Recipe, seed: int, listen: Listener
+    network: ExpandableNetwork,
+    task: DeviceTask,
+    *,
+    classes: int,
+    recipe: Recipe,
+    seed: int,
+    listen: Listener,
+    train_round: TrainRound = train_round,
 ) -> TrainedChild:
     """Train a fresh base network on a task, all of it, without attention."""
     fresh = ExpandableNetwork(network.graph, network.settings, network.device)

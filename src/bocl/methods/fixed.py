@@ -15,7 +15,7 @@ from bocl.methods.budget import most_units, scaled
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
 from bocl.methods.method import Learned, State
-from bocl.methods.rounds import train_round
+from bocl.methods.rounds import TrainRound, train_round
 from bocl.methods.saving import save
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths
@@ -41,6 +41,7 @@ class Fixed:
     """
 
     name: ClassVar[str] = "fixed"
+    forgets: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Fixed:
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
         self.seen: list[Seen] = []
+        self.train_round: TrainRound = train_round
         self._shape = per_group("fixed.widths", self.widths, len(self.graph.groups))
         if budget is not None and not any(self._shape):
             raise ConfigError(f"fixed.widths is {widths!r}, which fixed.budget cannot scale; give at least one unit")
@@ -76,7 +78,7 @@ class Fixed:
         data = task_to_device(task, index, self.device)
         z = self._step(task.classes)
         listen(RoundStarted("base", (z,)))
-        (child,) = train_round(
+        (child,) = self.train_round(
             self.network,
             data,
             [z],
@@ -87,7 +89,7 @@ class Fixed:
             pad_to=z,
             listen=listen,
         )
-        check_trained(child.fit.accuracy, task.name)
+        check_trained(child.fit.accuracy, task.name, child.failure)
         accuracy = score(self.network, child.growth, data)
         self.network.commit(child.growth)
         self.seen.append(Seen.of(task))

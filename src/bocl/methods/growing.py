@@ -12,6 +12,7 @@ from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, shapes
+from bocl.records.record import ExperienceEntry
 from bocl.settings import parse_value
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
@@ -66,7 +67,7 @@ def growths_from(graph: Graph, settings: GrowthSettings, state: State) -> list[G
 
 def check_history(history: object, tasks: int, graph: Graph) -> None:
     """Refuse what is not the saved history of a search for every task but the first."""
-    entries: tuple[_Experience, ...] = parse_value(tuple[_Experience, ...], history, "facts.history")
+    entries: tuple[ExperienceEntry, ...] = parse_value(tuple[ExperienceEntry, ...], history, "facts.history")
     if len(entries) != max(tasks - 1, 0):
         raise NetworkError(f"facts.history has {len(entries)} entries; {tasks} tasks leave {max(tasks - 1, 0)}")
     for index, entry in enumerate(entries):
@@ -88,22 +89,3 @@ class _Entry:
 
     widths: Widths
     classes: int
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """A trial of a search; a NaN is written as null."""
-
-    widths: Widths
-    accuracy: float | None
-    parameters: int
-    reward: float | None
-
-
-@dataclass(frozen=True)
-class _Experience:
-    """A finished search."""
-
-    difficulty: float
-    best: Widths
-    trials: tuple[_Trial, ...]

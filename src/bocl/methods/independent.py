@@ -29,6 +29,7 @@ class Independent:
     """Control: a network of its own for every task, each trained alone."""
 
     name: ClassVar[str] = "independent"
+    forgets: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ class Joint:
     """Control: one network with a head per task, trained anew on all tasks together."""
 
     name: ClassVar[str] = "joint"
+    forgets: ClassVar[bool] = True
 
     def __init__(
         self,

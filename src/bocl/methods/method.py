@@ -58,9 +58,13 @@ class State:
 
 
 class Method(Protocol):
-    """A system that learns tasks in a row."""
+    """A system that learns tasks in a row.
+
+    forgets  whether learning a task may change what earlier tasks compute with
+    """
 
     name: ClassVar[str]
+    forgets: ClassVar[bool]
     graph: Graph
     device: torch.device
     seen: list[Seen]

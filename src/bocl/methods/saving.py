@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 
 from bocl.errors import FolderError, InputError, NetworkError, WorkError, did_you_mean
 from bocl.methods.checks import Seen
 from bocl.methods.growing import check_history, growths_from
 from bocl.methods.method import Method, State, take_memory
+from bocl.methods.tensor_files import pack, unpack
 from bocl.networks.check import check_graph, check_takes, check_tensors, plain_shapes
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths, from_json, to_json
@@ -34,12 +32,13 @@ from bocl.networks.growth import Shapes
 from bocl.networks.lateral import LateralNetwork
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.stamped import StampedNetwork
-from bocl.records.files import write_whole
+from bocl.records.files import FULL, cannot_write, make_folder, write_whole
 from bocl.records.journal import to_json as as_json
 from bocl.settings import parse_value, plain
 from bocl.training.device import resolve_device
 
 FORMAT = 1
+MOST_BYTES = 1 << 28  # of model.json, which holds no weights
 _FILE = "model.json"
 _PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
 _NOT_SETTINGS = ("device", "searcher")
@@ -57,7 +56,7 @@ def save(method: Method, folder: str | Path) -> None:
     """Write a learner to a folder, which must be new, empty or hold an older save."""
     folder = Path(folder)
     state = method.state()
-    weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in state.tensors.items()})
+    weights = pack(state.tensors, f"model, format {FORMAT}")
     digest = hashlib.sha256(weights).hexdigest()
     name = _weights_name(digest)
     model = {
@@ -89,12 +88,14 @@ def _make_place(folder: Path) -> set[str]:
     try:
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"cannot save to {folder}: it is a file; give a folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         names = {path.name for path in folder.iterdir()}
         unfinished = {name for name in names if _UNFINISHED.fullmatch(name)}
         if all(_is_orphan(folder / name) for name in names - unfinished):
             return unfinished
     except OSError as error:
+        if error.errno in FULL:
+            raise cannot_write(folder, error) from error
         raise FolderError(f"cannot save to {folder}: {error.strerror}; give another folder") from error
     try:
         return unfinished | {_read_model(folder)["weights"]["file"]}
@@ -203,6 +204,8 @@ def _read_model(folder: Path) -> dict[str, Any]:
     """Return what model.json holds once its format, its seal and the kind of its entries are right."""
     path = folder / _FILE
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise FolderError(f"{path} cannot be a model: it has more than {MOST_BYTES:,} bytes")
         model = json.loads(path.read_bytes())
         if not isinstance(model, dict) or "format" not in model:
             raise FolderError(f"{path} cannot be read as a model: it is not a table with a format")
@@ -234,15 +237,12 @@ def _read_model(folder: Path) -> dict[str, Any]:
 def _read_tensors(folder: Path, model: Mapping[str, Any]) -> dict[str, Any]:
     file = folder / model["weights"]["file"]
     try:
-        weights = file.read_bytes()
+        with file.open("rb") as stream:  # what has another hash is not taken into memory
+            if hashlib.file_digest(stream, "sha256").hexdigest() != model["weights"]["sha256"]:
+                raise FolderError(f"{file} is damaged: its hash is not the one in {_FILE}")
+        return unpack(file.read_bytes(), file)
     except OSError as error:
         raise FolderError(f"{file} cannot be read: {error.strerror}") from error
-    if hashlib.sha256(weights).hexdigest() != model["weights"]["sha256"]:
-        raise FolderError(f"{file} is damaged: its hash is not the one in {_FILE}")
-    try:
-        return load_tensors(weights)
-    except (SafetensorError, *_SENSELESS) as error:
-        raise FolderError(f"{file} cannot be read as tensors: {_reason(error)}") from error
 
 
 def _check_state(method: Method, state: State) -> None:

@@ -31,6 +31,7 @@ class SN:
     """Single network, fine-tuned on one task after another; every task has its own head unless ``shared_head``."""
 
     name: ClassVar[str] = "sn"
+    forgets: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -10,11 +10,12 @@ from bocl.records.record import TaskRecord, Trial, Widths
 
 @dataclass(frozen=True)
 class TaskStarted:
-    """A run begins one more task."""
+    """A run begins one more task, or goes on with it: ``recalled`` of its rounds are trained already."""
 
     index: int
     tasks: int
     name: str
+    recalled: int = 0
 
 
 @dataclass(frozen=True)

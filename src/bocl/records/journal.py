@@ -2,10 +2,12 @@
 
 A line is a JSON object that any tool can read:
 
-    {"check":"0f3a…","record":{"kind":"task","index":0}}
+    {"before":"9c1e…","sha256":"0f3a…","record":{"kind":"task","index":0}}
 
-``check`` is the first 16 hexadecimal digits of the SHA-256 of the record's bytes exactly as they stand in
-the line. It comes first and has a fixed length, so the bytes it speaks for are found without parsing them.
+``sha256`` is that of ``before`` and the record's bytes exactly as they stand in the line; ``before`` is the
+``sha256`` of the line before, 64 zeros in the first. So the lines are a chain: one that is edited, left out,
+doubled or moved shows, and the last hash, the *head*, speaks for the whole history. Both come first and have
+a fixed length, so the bytes they speak for are found without parsing them.
 
 There are two layers. ``LineFile`` moves bytes: the lock, whole-line appends, cutting. It knows nothing of
 records. ``encode``, ``decode`` and ``scan`` turn records into lines and back and touch no file. ``Journal``
@@ -22,21 +24,26 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bocl.errors import FolderError, InputError, WorkError
-from bocl.records.files import sync_directory
+from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError
+from bocl.records.files import FULL, cannot_write, sync_directory
 
 try:
     import fcntl
 except ImportError:  # Windows has no fcntl; journals can be read there, not written
     fcntl = None  # type: ignore[assignment]
 
-_OPENING = b'{"check":"'
-_HEADER = re.compile(re.escape(_OPENING) + rb'([0-9a-f]{16})","record":')
+FORMAT = 2  # of a run's folder; 1 had no chain
+BEGINNING = "0" * 64  # what the first line has before it
+
+_OPENING = b'{"before":"'
+_HEADER = re.compile(re.escape(_OPENING) + rb'([0-9a-f]{64})","sha256":"([0-9a-f]{64})","record":')
 _ENDING = b"}\n"
+_OPENING_OF_FORMAT_1 = b'{"check":"'
 
 
 # Bytes: whole lines in a locked file.
@@ -59,11 +66,16 @@ class LineFile:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
             os.close(lock)
-            raise FolderError(f"{path}: cannot be opened for writing: {error.strerror}") from error
-        # An empty file may be one whose maker died before its name reached the disk, so it counts as new.
-        if os.fstat(descriptor).st_size == 0:
-            sync_directory(path.parent)
-        return cls(path, descriptor, lock)
+            raise _cannot_open(path, error) from error
+        file = cls(path, descriptor, lock)
+        try:
+            # An empty file may be one whose maker died before its name reached the disk, so it counts as new.
+            if os.fstat(descriptor).st_size == 0:
+                sync_directory(path.parent)
+        except OSError as error:
+            file.close()
+            raise cannot_write(path, error) from error
+        return file
 
     def append(self, line: bytes) -> None:
         """Write one line in one call and wait until the disk has it; after a failure the file is closed."""
@@ -80,15 +92,15 @@ class LineFile:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, end)
             self.close()
-            raise WorkError(
-                f"{self.path}: a record could not be written: {error.strerror}; "
-                "free space on the disk, then start the run again: it resumes"
-            ) from error
+            raise cannot_write(self.path, error) from error
 
     def cut(self, length: int) -> None:
         """Shorten the file to ``length`` bytes, on the disk too."""
-        os.ftruncate(self._descriptor, length)
-        os.fsync(self._descriptor)
+        try:
+            os.ftruncate(self._descriptor, length)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
 
     def close(self) -> None:
         """Let go of the file and its lock; closing twice is harmless."""
@@ -110,7 +122,7 @@ def _take_lock(path: Path) -> int:
     try:
         lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise FolderError(f"{lock_path}: cannot be opened for writing: {error.strerror}") from error
+        raise _cannot_open(lock_path, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -124,11 +136,26 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
+def _cannot_open(path: Path, error: OSError) -> BoclError:
+    if error.errno in FULL:
+        return cannot_write(path, error)
+    return FolderError(f"{path}: cannot be opened for writing: {error.strerror}")
+
+
 # Records: one line each.
 
 
-def encode(record: Mapping[str, object]) -> bytes:
-    """Return the line for ``record``, newline included; equal records give equal bytes.
+@dataclass(frozen=True)
+class Line:
+    """One line as it was read: the hash of the line before, its own, and the record."""
+
+    before: str
+    sha256: str
+    record: dict[str, Any]
+
+
+def encode(record: Mapping[str, object], before: str = BEGINNING) -> tuple[bytes, str]:
+    """Return the line for ``record``, newline included, and its hash; equal records give equal bytes.
 
     Floats come back as the same bits, tuples as lists. JSON has no NaN: it is written as ``null``, because
     a NaN here is a measurement that does not exist (a failed trial's accuracy) and must not stop a run.
@@ -136,46 +163,59 @@ def encode(record: Mapping[str, object]) -> bytes:
     """
     plain = to_json(record, "record")
     payload = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-    return b"".join((_OPENING, _checksum(payload), b'","record":', payload, _ENDING))
+    sha256 = _hash(before, payload)
+    head = f'{before}","sha256":"{sha256}","record":'.encode("ascii")
+    return b"".join((_OPENING, head, payload, _ENDING)), sha256
 
 
-def decode(line: bytes) -> dict[str, Any] | None:
-    """Return the record in ``line`` (newline included), or None when the line is damaged or cut short."""
+def decode(line: bytes) -> Line | None:
+    """Return what is in ``line`` (newline included), or None when the line is damaged or cut short."""
     header = _HEADER.match(line)
     if header is None or not line.endswith(_ENDING):
         return None
     payload = line[header.end() : -len(_ENDING)]
-    if header[1] != _checksum(payload):
+    before, sha256 = header[1].decode("ascii"), header[2].decode("ascii")
+    if sha256 != _hash(before, payload):
         return None
     try:
         record = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) else None
+    return Line(before, sha256, record) if isinstance(record, dict) else None
 
 
-def scan(data: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the records in a journal's bytes and the length of its intact part; ``path`` is for messages.
+def scan(data: bytes, path: Path) -> tuple[list[Line], int]:
+    """Return the lines in a journal's bytes and the length of its intact part; ``path`` is for messages.
 
     Whatever follows the intact part is a torn tail: what an append leaves when its process or machine dies.
-    Damage anywhere else is refused.
+    Damage anywhere else, and a line that does not follow the one before it, is refused.
     """
-    records: list[dict[str, Any]] = []
-    start = 0
+    if data.startswith(_OPENING_OF_FORMAT_1):
+        raise FolderError(
+            f"{path} has format 1, of an earlier bocl; this version reads format {FORMAT}: "
+            "read it with the version that wrote it, or run it again in another folder"
+        )
+    lines: list[Line] = []
+    head, start = BEGINNING, 0
     while start < len(data):
         newline = data.find(b"\n", start)
         end = len(data) if newline < 0 else newline + 1
-        record = decode(data[start:end])
-        if record is None:
+        line = decode(data[start:end])
+        if line is None:
             if end == len(data) and _may_be_torn(data[start:], first=start == 0):
                 break
-            raise FolderError(
-                f"{path}, line {len(records) + 1}: damaged, its checksum does not match; "
+            raise DamagedError(
+                f"{path}, line {len(lines) + 1}: damaged, its checksum does not match; "
                 "restore the file from a copy, or start again in another folder"
             )
-        records.append(record)
-        start = end
-    return records, start
+        if line.before != head:
+            raise DamagedError(
+                f"{path}, line {len(lines) + 1}: it does not follow the line before it, so a line was removed, "
+                "added, moved or edited; restore the file from a copy, or start again in another folder"
+            )
+        lines.append(line)
+        head, start = line.sha256, end
+    return lines, start
 
 
 def _may_be_torn(tail: bytes, *, first: bool) -> bool:
@@ -188,8 +228,8 @@ def _may_be_torn(tail: bytes, *, first: bool) -> bool:
     return not first or _OPENING.startswith(tail[: len(_OPENING)])
 
 
-def _checksum(payload: bytes) -> bytes:
-    return hashlib.sha256(payload).hexdigest()[:16].encode("ascii")
+def _hash(before: str, payload: bytes) -> str:
+    return hashlib.sha256(before.encode("ascii") + payload).hexdigest()
 
 
 def to_json(value: object, where: str) -> object:
@@ -221,37 +261,41 @@ class Journal:
 
     path       the file
     records    what the file held when it was opened, oldest first
+    head       the hash of the last line, which speaks for all lines
     cut_bytes  how many bytes of an unfinished last line were cut off on opening; 0 after a clean end
     """
 
-    def __init__(self, lines: LineFile, records: list[dict[str, Any]], cut_bytes: int) -> None:
-        self.path = lines.path
-        self.records = records
+    def __init__(self, file: LineFile, lines: list[Line], cut_bytes: int) -> None:
+        self.path = file.path
+        self.records = [line.record for line in lines]
+        self.head = lines[-1].sha256 if lines else BEGINNING
         self.cut_bytes = cut_bytes
-        self._lines = lines
+        self._file = file
 
     @classmethod
     def open(cls, path: str | Path) -> Journal:
         """Lock the journal, cut off a torn tail and read what is there; a new file is made when needed."""
         path = Path(path)
-        lines = LineFile.open(path)
+        file = LineFile.open(path)
         try:
-            data = path.read_bytes()
-            records, intact = scan(data, path)
+            data = _bytes_of(path)
+            lines, intact = scan(data, path)
             if intact < len(data):
-                lines.cut(intact)
+                file.cut(intact)
         except BaseException:
-            lines.close()
+            file.close()
             raise
-        return cls(lines, records, len(data) - intact)
+        return cls(file, lines, len(data) - intact)
 
     def append(self, record: Mapping[str, object]) -> None:
         """Add one record; when this returns, the record survives a crash of the machine."""
-        self._lines.append(encode(record))
+        line, sha256 = encode(record, self.head)
+        self._file.append(line)
+        self.head = sha256
 
     def close(self) -> None:
         """Release the file and its lock; closing twice is harmless."""
-        self._lines.close()
+        self._file.close()
 
     def __enter__(self) -> Journal:
         return self
@@ -267,9 +311,17 @@ def read(path: str | Path) -> list[dict[str, Any]]:
 
     A last line that is still being written, or was torn by a crash, is left out; the file is not changed.
     """
+    return [line.record for line in read_lines(path)]
+
+
+def read_lines(path: str | Path) -> list[Line]:
+    """Return the lines of a journal, as ``read`` does their records."""
     path = Path(path)
+    return scan(_bytes_of(path), path)[0]
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise FolderError(f"{path}: cannot be read: {error.strerror}; is this a run's folder?") from error
-    return scan(data, path)[0]

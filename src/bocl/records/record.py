@@ -71,25 +71,96 @@ class TaskRecord:
     training_seconds: float
 
 
-def task_record_from(data: Mapping[str, Any]) -> TaskRecord:
-    """Read a finished task from JSON values."""
-    fields = {name: value for name, value in data.items() if name in TaskRecord.__dataclass_fields__}
-    fields["widths"], fields["row"] = tuple(data["widths"]), tuple(data["row"])
-    fields["trials"] = tuple(trial_from(trial) for trial in data["trials"])
-    fields["difficulty"] = _number(data["difficulty"])
-    return TaskRecord(**fields)
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a run: its place in the folder, its size, and the hash of what it holds."""
+
+    file: str
+    bytes: int
+    sha256: str
 
 
-def _number(value: float | None) -> float:
+@dataclass(frozen=True)
+class Proof:
+    """What shows later that a finished task is as it was on the day.
+
+    tensors     sha256 of every tensor and buffer the task computes with, by name; of a method that changes
+                earlier tasks, of all it stores
+    canaries    a few validation inputs and their logits
+    checkpoint  the model.json of the learner after the task, which names and hashes its weights
+    """
+
+    tensors: dict[str, str]
+    canaries: StoredFile
+    checkpoint: StoredFile
+
+
+@dataclass(frozen=True)
+class RoundFit:
+    """How a child's training ended, as it is written: a NaN is null, ``failure`` says why a child failed."""
+
+    accuracy: float | None
+    loss: float | None
+    epochs: int
+    samples: int
+    seconds: float
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """Children trained together, and the file of their tensors ``CHILD/NAME``; a failed child has none.
+
+    task              its number, from 0
+    number            of the round in its task, from 1
+    purpose           `base`, `difficulty` or `search`
+    children_at_once  where memory ran out: how many were trained at once instead; else null
+    """
+
+    task: int
+    number: int
+    purpose: str
+    widths: tuple[Widths, ...]
+    seeds: tuple[int, ...]
+    fits: tuple[RoundFit, ...]
+    children_at_once: int | None
+    weights: StoredFile
+
+
+# What is read from JSON.
+
+
+@dataclass(frozen=True)
+class TrialEntry:
+    """A trial as it is written: a NaN is null."""
+
+    widths: Widths
+    accuracy: float | None
+    parameters: int
+    reward: float | None
+
+
+@dataclass(frozen=True)
+class ExperienceEntry:
+    """An experience as it is written."""
+
+    difficulty: float | None
+    best: Widths
+    trials: tuple[TrialEntry, ...]
+
+
+def number(value: float | None) -> float:
     """Read a number whose NaN is written as null."""
     return math.nan if value is None else value
 
 
-def trial_from(data: Mapping[str, Any]) -> Trial:
-    """Read a trial from JSON values."""
-    return Trial(tuple(data["widths"]), _number(data["accuracy"]), data["parameters"], _number(data["reward"]))
+def trial_from(data: Mapping[str, Any] | TrialEntry) -> Trial:
+    """Read a trial from JSON values, or from an entry made of them."""
+    entry = data if isinstance(data, TrialEntry) else TrialEntry(**data)
+    return Trial(tuple(entry.widths), number(entry.accuracy), entry.parameters, number(entry.reward))
 
 
 def experience_from(data: Mapping[str, Any]) -> Experience:
     """Read an experience from JSON values."""
-    return Experience(data["difficulty"], tuple(data["best"]), tuple(trial_from(trial) for trial in data["trials"]))
+    trials = tuple(trial_from(trial) for trial in data["trials"])
+    return Experience(number(data["difficulty"]), tuple(data["best"]), trials)

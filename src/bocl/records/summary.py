@@ -10,9 +10,8 @@ from typing import Any
 from bocl.errors import FolderError
 from bocl.records.journal import read, to_json
 from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
-from bocl.records.record import TaskRecord, task_record_from
-
-JOURNAL = "journal.jsonl"
+from bocl.records.record import TaskRecord
+from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,16 @@ def summarise(folder: str | Path) -> RunSummary:
     if not (folder / JOURNAL).is_file():
         raise FolderError(f"{folder} is not a run: there is no {JOURNAL} in it")
     records = read(folder / JOURNAL)
-    starts = [record for record in records if record["kind"] == "start"]
-    if not starts:
+    log = RunLog.of(records, folder / JOURNAL)
+    if not log.starts:
         raise FolderError(f"{folder} holds no finished record yet; start the run again to resume it")
-    tasks = [task_record_from(record) for record in records if record["kind"] == "task"]
-    return RunSummary(folder, starts[0]["config"], tuple(starts[0]["groups"]), tuple(tasks))
+    try:
+        check_checkpoint(folder, log)
+    except FolderError:
+        if len(read(folder / JOURNAL)) == len(records):
+            raise
+        return summarise(folder)  # the run went on between the two looks
+    return RunSummary(folder, log.starts[0].config, log.starts[0].groups, tuple(log.tasks))
 
 
 def find_runs(folder: str | Path) -> list[Path]:

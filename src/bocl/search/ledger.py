@@ -79,11 +79,13 @@ def check_problem(problem: Problem) -> None:
     """Refuse a problem that no searcher can work on."""
     if not problem.bounds or not lies_in(problem.bounds, problem.bounds):
         raise InputError(f"bounds are {problem.bounds}; give one whole number, 0 or more, per hidden group")
-    if not math.isfinite(problem.difficulty):
-        raise InputError(f"the task's difficulty is {problem.difficulty}; give a finite M_t = A¹ - A²")
+    if math.isinf(problem.difficulty):
+        raise InputError(
+            f"the task's difficulty is {problem.difficulty}; give M_t = A¹ - A², or NaN where it is unknown"
+        )
     for position, experience in enumerate(problem.history):
-        if not math.isfinite(experience.difficulty):
-            raise InputError(f"history[{position}] has difficulty {experience.difficulty}; leave that task out")
+        if math.isinf(experience.difficulty):
+            raise InputError(f"history[{position}] has difficulty {experience.difficulty}; NaN says it is unknown")
     for trial in problem.known:
         check_trial(trial, problem.bounds)
 

@@ -27,7 +27,7 @@ class Problem:
     penalty     (n, groups) integers → (n,) Σ α_i z_i, in units of accuracy
     known       children of this task already trained (z = 0); they can win, they are never asked for again
     history     earlier tasks of the run, oldest first
-    difficulty  this task's M_t
+    difficulty  this task's M_t; NaN where it could not be measured
     seed        of every random choice the searcher makes
     """
 

@@ -6,6 +6,7 @@ random untried points fill up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
 
 from bocl.records.record import Widths
@@ -17,9 +18,12 @@ def remembered_points(problem: Problem, taken: Set[Widths]) -> list[Widths]:
     """Return the widths committed for earlier tasks, nearest difficulty first, each once.
 
     Of equally near tasks the more recent comes first. Widths that are taken, that lie outside the bounds or
-    belong to a network of another shape are left out.
+    belong to a network of another shape are left out, and so are tasks whose difficulty is unknown; where this
+    task's is unknown, nothing is near it.
     """
-    recent_first = reversed(problem.history)
+    if math.isnan(problem.difficulty):
+        return []
+    recent_first = [task for task in reversed(problem.history) if not math.isnan(task.difficulty)]
     nearest_first = sorted(recent_first, key=lambda task: abs(task.difficulty - problem.difficulty))
     points = dict.fromkeys(task.best for task in nearest_first)
     return [point for point in points if lies_in(point, problem.bounds) and point not in taken]

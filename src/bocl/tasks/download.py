@@ -15,8 +15,14 @@ CHUNK = 1 << 16
 def download(mirrors: Sequence[str], target: Path, known_hash: str, failures: list[str]) -> bool:
     """Try the mirrors in turn; return whether ``target`` is there now, and append why each mirror failed.
 
-    The file appears under its name only when it is complete and has its hash.
+    The file appears under its name only when it is complete and has its hash. A transfer that was cut is tried
+    once more after all mirrors had their turn.
     """
+    cut: list[str] = []
+    return _try_each(mirrors, target, known_hash, failures, cut) or _try_each(cut, target, known_hash, failures, [])
+
+
+def _try_each(mirrors: Sequence[str], target: Path, known_hash: str, failures: list[str], cut: list[str]) -> bool:
     import pooch
 
     for address in mirrors:
@@ -26,6 +32,8 @@ def download(mirrors: Sequence[str], target: Path, known_hash: str, failures: li
                 pooch.retrieve(address, known_hash, fname=target.name, path=target.parent, downloader=fetch)
         except (OSError, ValueError) as error:  # the network, the disk, and pooch's word for a wrong hash
             failures.append(f"{address}: {_reason(error)}")
+            if type(error).__name__ == "ChunkedEncodingError":  # requests' word for an answer that ends too soon
+                cut.append(address)
         else:
             return True
     return False

@@ -1,0 +1,204 @@
+"""The proof that earlier tasks are untouched, from a run's folder alone: journal, files, tensors, canaries, accuracy.
+
+On the machine, device and number of threads a task was learnt with, its logits must have the same bits and
+its accuracy the same value. Elsewhere bits may differ: logits may by LOGITS of the largest, accuracies by ACCURACY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bocl.errors import DamagedError, FolderError, InputError, WorkError
+from bocl.experiment.build import build_stream
+from bocl.experiment.config import Config
+from bocl.experiment.proof import canary_drift, changed_tensor
+from bocl.experiment.store import machine, versions
+from bocl.methods.method import Method
+from bocl.methods.saving import load
+from bocl.methods.tensor_files import read_stored, read_tensors
+from bocl.records.journal import read_lines
+from bocl.records.record import TaskRecord
+from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint, checkpoint_place
+from bocl.settings import parse
+from bocl.training.batches import to_device
+from bocl.training.device import resolve_device
+from bocl.training.evaluation import accuracy
+
+LOGITS = 1e-3
+ACCURACY = 0.005
+
+
+class DriftError(WorkError):
+    """Something is not as it was recorded."""
+
+
+@dataclass(frozen=True)
+class TaskAudit:
+    """One task that was found as recorded; None where something was not looked at.
+
+    tensors   how many have the hash recorded
+    canaries  how far the logits are from those recorded, 0.0 for the same bits
+    accuracy  on the test split, measured anew
+    """
+
+    index: int
+    name: str
+    tensors: int | None
+    canaries: float | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class RunAudit:
+    """A run that was found as recorded.
+
+    records  lines of the journal
+    files    files that have the hash recorded
+    head     hash of the journal's last line: whoever noted it elsewhere knows that the history is the same
+    forgets  whether the method changes earlier tasks, so that only the last one can be held to its record
+    """
+
+    folder: Path
+    records: int
+    files: int
+    head: str
+    forgets: bool
+    tasks: tuple[TaskAudit, ...]
+
+
+def audit(folder: str | Path, *, data: str | None = None, device: str = "auto", with_accuracy: bool = True) -> RunAudit:
+    """Check a run against its own records; raise DriftError naming the first thing that is not as recorded."""
+    try:
+        return _audit(Path(folder), data, device, with_accuracy)
+    except DamagedError as error:
+        raise DriftError(str(error)) from error
+
+
+def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> RunAudit:
+    lines = read_lines(folder / JOURNAL)
+    log = RunLog.of([line.record for line in lines], folder / JOURNAL)
+    if not log.tasks:
+        raise FolderError(f"{folder} has no finished task to audit; run it again to go on")
+    check_checkpoint(folder, log)
+    files = _check_files(folder, log)
+    resolve_device(device)  # wrong input is told before, and apart from, what the folder holds
+    try:
+        method: Method = load(folder / checkpoint_place(len(log.tasks) - 1), device=device)
+    except FolderError as error:
+        raise DriftError(str(error)) from error
+    if len(method.seen) != len(log.tasks):
+        raise DriftError(f"{folder}: the checkpoint has learnt {len(method.seen)} tasks, the journal {len(log.tasks)}")
+    last = len(log.tasks) - 1
+    checked = [last] if method.forgets else range(last + 1)
+    tensors = {task: _check_tensors(folder, log, method, task) for task in checked}
+    canaries = {task: _check_canaries(folder, log, method, task) for task in checked}
+    _check_rows(log, method)
+    accuracies = _check_accuracy(folder, log, method, data) if with_accuracy else {}
+    return RunAudit(
+        folder,
+        len(lines),
+        files,
+        lines[-1].sha256,
+        method.forgets,
+        tuple(
+            TaskAudit(task, record.name, tensors.get(task), canaries.get(task), accuracies.get(task))
+            for task, record in enumerate(log.tasks)
+        ),
+    )
+
+
+def check_untouched(folder: Path, log: RunLog, method: Method, row: Sequence[float]) -> None:
+    """Check, once one more task is learnt and before it is recorded, that the tasks before are untouched.
+
+    row  test accuracy on every task, the new one last
+    """
+    if method.forgets:
+        return
+    for task, record in enumerate(log.tasks):
+        _check_tensors(folder, log, method, task)
+        _check_canaries(folder, log, method, task)
+        _compare(folder, log.learnt_in[task], method, record, row[task], f"after task {len(log.tasks) + 1}")
+
+
+def _check_files(folder: Path, log: RunLog) -> int:
+    """Check every file the journal names and that is still needed; return how many there are."""
+    last = len(log.tasks) - 1
+    stored = [proof.canaries for proof in log.proofs]
+    stored.append(log.proofs[-1].checkpoint)
+    stored += [entry.weights for task in (last, last + 1) for entry in log.rounds.get(task, [])]
+    for file in stored:
+        read_stored(folder, file)
+    return len(stored) + 1  # the weights, which model.json names and loading checks
+
+
+def _check_tensors(folder: Path, log: RunLog, method: Method, task: int) -> int:
+    recorded = log.proofs[task].tensors
+    name = changed_tensor(method, task, recorded)
+    if name is not None:
+        raise DriftError(f"{folder}: task {task + 1}, '{log.tasks[task].name}': tensor {name} is not the one recorded")
+    return len(recorded)
+
+
+def _check_canaries(folder: Path, log: RunLog, method: Method, task: int) -> float:
+    drift = canary_drift(method, task, read_tensors(folder, log.proofs[task].canaries))
+    allowed = 0.0 if _same_place(log.learnt_in[task], method) else LOGITS
+    if not drift <= allowed:  # NaN is a drift too
+        raise DriftError(
+            f"{folder}: task {task + 1}, '{log.tasks[task].name}': the logits of its canaries are off by {drift:.2g} "
+            f"of the largest; {allowed:g} is allowed here"
+        )
+    return drift
+
+
+def _check_rows(log: RunLog, method: Method) -> None:
+    """Check that the recorded accuracies are those of tasks nobody touched."""
+    if method.forgets:
+        return
+    for later in log.tasks:
+        for record, value in zip(log.tasks, later.row, strict=False):
+            allowed = 0.0 if log.learnt_in[record.index].machine == log.learnt_in[later.index].machine else ACCURACY
+            if abs(value - record.row[-1]) > allowed:
+                raise DriftError(
+                    f"{log.path}: task {record.index + 1}, '{record.name}', was recorded with accuracy "
+                    f"{record.row[-1]} and after task {later.index + 1} with {value}"
+                )
+
+
+def _check_accuracy(folder: Path, log: RunLog, method: Method, data: str | None) -> dict[int, float]:
+    """Measure the last row of the accuracy matrix anew; return {task: accuracy}."""
+    start = log.learnt_in[-1]
+    stream = build_stream(parse(Config, start.config, str(log.path)), data)
+    if stream.fingerprint() != start.data:
+        raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
+    found = {}
+    for task, record in enumerate(log.tasks):
+        split = to_device(stream.test_split(task), method.device)
+        found[task] = accuracy(partial(method.predict, task=task), split)
+        recorded = log.tasks[-1].row[task]
+        _compare(folder, start, method, record, found[task], "now", recorded)
+    return found
+
+
+def _compare(
+    folder: Path,
+    start: Start,
+    method: Method,
+    record: TaskRecord,
+    found: float,
+    when: str,
+    recorded: float | None = None,
+) -> None:
+    recorded = record.row[-1] if recorded is None else recorded
+    allowed = 0.0 if _same_place(start, method) else ACCURACY
+    if not abs(found - recorded) <= allowed:
+        raise DriftError(
+            f"{folder}: task {record.index + 1}, '{record.name}': test accuracy {found} {when}, recorded was {recorded}"
+        )
+
+
+def _same_place(start: Start, method: Method) -> bool:
+    """Whether a session ran where we are: bits depend on the machine, the device, its threads and the library."""
+    return start.machine == machine(method.device) and start.versions.get("torch") == versions()["torch"]

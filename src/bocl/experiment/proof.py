@@ -1,0 +1,67 @@
+"""What is written when a task is finished so that nobody has to believe it later: hashes, and canaries.
+
+A canary is an input whose logits are kept: where they are still the same, the task still computes the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from bocl.methods.method import Method, part_tensors
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.tasks.task import Task
+
+CANARIES = 16
+
+
+def tensors_of(method: Method, task: int) -> dict[str, Tensor]:
+    """Return every tensor and buffer a task computes with, as stored and, where that differs, as used to predict.
+
+    A method that changes earlier tasks stores nothing for one task alone: all it stores is returned.
+    """
+    state = method.state()
+    if method.forgets:
+        return state.tensors
+    tensors = part_tensors(state.tensors, len(method.seen))[task]
+    network = getattr(method, "network", None)
+    if isinstance(network, ExpandableNetwork):
+        used = network.tasks[task].weights
+        tensors |= {f"compact/{name}": tensor for name, tensor in used.items()}
+    return tensors
+
+
+def tensor_hashes(method: Method, task: int) -> dict[str, str]:
+    """Return the sha256 of every tensor a task computes with: of its type, shape and bytes."""
+    return {name: _sha256(tensor) for name, tensor in sorted(tensors_of(method, task).items())}
+
+
+def _sha256(tensor: Tensor) -> str:
+    plain = tensor.detach().cpu().contiguous()
+    digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)}\n".encode("ascii"))
+    digest.update(plain.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def changed_tensor(method: Method, task: int, recorded: Mapping[str, str]) -> str | None:
+    """Return the name of a tensor that is not as recorded, or None."""
+    found = tensor_hashes(method, task)
+    return next((name for name in sorted({*found, *recorded}) if found.get(name) != recorded.get(name)), None)
+
+
+def make_canaries(method: Method, task: Task, index: int) -> dict[str, Tensor]:
+    """Return the first validation samples of a task, as they came, and their logits."""
+    inputs = task.validation.raw[:CANARIES]
+    return {"inputs": inputs, "logits": method.predict(inputs, index)}
+
+
+def canary_drift(method: Method, index: int, canaries: Mapping[str, Tensor]) -> float:
+    """Return how far the logits are from those recorded, relative to the largest of them; 0.0 for the same bits."""
+    now = method.predict(canaries["inputs"], index).cpu()
+    then = canaries["logits"]
+    if torch.equal(now, then):
+        return 0.0
+    return float((now - then).abs().max() / then.abs().max().clamp(min=1.0))

@@ -1,0 +1,52 @@
+"""Signals that ask a run to stop, held back while a record is being written."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, raised where Ctrl-C would be."""
+
+
+@contextmanager
+def stopping_on_terminate() -> Iterator[None]:
+    """Let SIGTERM end the work as Ctrl-C does, instead of ending the process there and then."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Finish what is inside before SIGINT or SIGTERM is heard. Python hears signals in its main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        for number in STOPS:
+            before[number] = signal.signal(number, lambda stop, _frame: heard.append(stop))
+        yield
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
+        for stop in heard[:1]:
+            signal.raise_signal(stop)

@@ -1,0 +1,233 @@
+"""A run's journal as typed records: read in one place, every field checked, in an order that can have happened.
+
+    start           a session began: settings, versions, machine, data
+    out-of-memory   a round goes on with fewer children at once
+    round           children were trained; their file is there
+    task            a task is finished; its checkpoint is there
+
+A record that the chain lets pass can still be senseless: whoever can write the file can write hashes too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bocl.errors import DamagedError, InputError
+from bocl.records.journal import FORMAT
+from bocl.records.record import (
+    Proof,
+    RoundRecord,
+    StoredFile,
+    TaskRecord,
+    TrialEntry,
+    Widths,
+    number,
+    trial_from,
+)
+from bocl.settings import parse_value
+
+JOURNAL = "journal.jsonl"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def checkpoint_place(task: int) -> str:
+    """Return the place of the learner after a task, in the run's folder."""
+    return f"checkpoints/task-{task + 1:02d}"
+
+
+def round_place(task: int, number: int) -> str:
+    """Return the place of a round's file."""
+    return f"rounds/task-{task + 1:02d}/round-{number:03d}.safetensors"
+
+
+def canaries_place(task: int) -> str:
+    """Return the place of a task's canaries."""
+    return f"canaries/task-{task + 1:02d}.safetensors"
+
+
+@dataclass(frozen=True)
+class Start:
+    """A session: what it ran, and on what.
+
+    config    all settings, as JSON values
+    digest    of the settings
+    groups    names of the hidden groups, in the order of widths
+    versions  of bocl, its commit, Python and the libraries
+    data      fingerprint of the data
+    machine   device, its name, system, threads
+    at_once   how many runs shared the device: of more than one, times are not a run's own
+    time      when it began, for people
+    """
+
+    format: int
+    config: dict[str, Any]
+    digest: str
+    groups: tuple[str, ...]
+    versions: dict[str, str]
+    data: str
+    machine: dict[str, Any]
+    at_once: int
+    time: str
+
+
+@dataclass(frozen=True)
+class _Halving:
+    """A note that memory ran out."""
+
+    task: int
+    round: int
+    children_at_once: int
+
+
+@dataclass(frozen=True)
+class _TaskEntry:
+    """A finished task as it is written."""
+
+    index: int
+    name: str
+    widths: Widths
+    validation_accuracy: float
+    row: tuple[float, ...]
+    parameters: dict[str, int]
+    stored: int
+    trials: tuple[TrialEntry, ...]
+    difficulty: float | None
+    samples: int
+    seconds: float
+    training_seconds: float
+    proof: Proof
+
+
+@dataclass
+class RunLog:
+    """What a journal says, one record after another.
+
+    rounds    of every task, in order
+    halvings  (task, round) → children at once, where memory ran out
+    proofs    of every finished task
+    learnt_in the session each task was finished in
+    """
+
+    path: Path
+    starts: list[Start] = field(default_factory=list)
+    tasks: list[TaskRecord] = field(default_factory=list)
+    proofs: list[Proof] = field(default_factory=list)
+    learnt_in: list[Start] = field(default_factory=list)
+    rounds: dict[int, list[RoundRecord]] = field(default_factory=dict)
+    halvings: dict[tuple[int, int], int] = field(default_factory=dict)
+    lines: int = 0
+
+    @staticmethod
+    def of(records: Iterable[Mapping[str, Any]], path: Path) -> RunLog:
+        """Read records in order; refuse the first that cannot be where it is."""
+        log = RunLog(path)
+        for record in records:
+            log.take(record)
+        return log
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take in the next record, or raise DamagedError naming its line and what is wrong with it."""
+        content = {name: value for name, value in record.items() if name != "kind"}
+        kind = record.get("kind")
+        try:
+            match kind:
+                case "start":
+                    self._start(content)
+                case _ if not self.starts:
+                    raise InputError("the first record must be a start")
+                case "round":
+                    self._round(parse_value(RoundRecord, content, "round"))
+                case "task":
+                    self._task(parse_value(_TaskEntry, content, "task"))
+                case "out-of-memory":
+                    self._halving(parse_value(_Halving, content, "out-of-memory"))
+                case _:
+                    raise InputError(f"its kind is {kind!r}; known are start, round, task and out-of-memory")
+        except InputError as error:
+            raise DamagedError(
+                f"{self.path}, line {self.lines + 1}: not a record of a run: {error}; "
+                "restore the file from a copy, or start again in another folder"
+            ) from error
+        self.lines += 1
+
+    def _start(self, content: dict[str, Any]) -> None:
+        if content.get("format") != FORMAT:
+            raise InputError(f"it has format {content.get('format')!r}; this version of bocl reads format {FORMAT}")
+        start: Start = parse_value(Start, content, "start")
+        parse_value(str, start.config.get("method"), "start.config.method")
+        parse_value(int, start.config.get("seed"), "start.config.seed")
+        stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
+        _require(parse_value(int, stream.get("tasks"), "start.config.stream.tasks") >= 1, "a run has a task or more")
+        _require(all(start.digest == other.digest for other in self.starts), "the sessions have different settings")
+        _require(all(start.groups == other.groups for other in self.starts), "the sessions have different networks")
+        self.starts.append(start)
+
+    def _round(self, entry: RoundRecord) -> None:
+        done = self.rounds.setdefault(entry.task, [])
+        _require(entry.task == len(self.tasks), f"a round of task {entry.task + 1}, not of task {len(self.tasks) + 1}")
+        _require(entry.number == len(done) + 1, f"round {entry.number} of its task, not round {len(done) + 1}")
+        _require(bool(entry.widths), "it has no children")
+        _require(
+            len(entry.widths) == len(entry.seeds) == len(entry.fits), "its widths, seeds and fits differ in number"
+        )
+        for widths in entry.widths:
+            self._check_widths(widths)
+        for fit in entry.fits:
+            _require(fit.accuracy is None or 0 <= fit.accuracy <= 1, f"an accuracy is {fit.accuracy}")
+            _require(fit.accuracy is not None or bool(fit.failure), "a child failed without a reason")
+        _check_file(entry.weights, round_place(entry.task, entry.number))
+        done.append(entry)
+
+    def _task(self, entry: _TaskEntry) -> None:
+        index = len(self.tasks)
+        _require(entry.index == index, f"it finishes task {entry.index + 1}, not task {index + 1}")
+        wanted = self.starts[0].config["stream"]["tasks"]
+        _require(index < wanted, f"it finishes task {index + 1} of {wanted}")
+        _require(len(entry.row) == index + 1, f"its row has {len(entry.row)} accuracies, not {index + 1}")
+        for value in (*entry.row, entry.validation_accuracy):
+            _require(0 <= value <= 1, f"an accuracy is {value}")
+        for widths in (entry.widths, *(trial.widths for trial in entry.trials)):
+            self._check_widths(widths)
+        _check_file(entry.proof.canaries, canaries_place(index))
+        _check_file(entry.proof.checkpoint, f"{checkpoint_place(index)}/model.json")
+        _require(all(map(_SHA256.fullmatch, entry.proof.tensors.values())), "a tensor's hash is not a sha256")
+        fields = {name: getattr(entry, name) for name in TaskRecord.__dataclass_fields__}
+        fields["trials"] = tuple(trial_from(trial) for trial in entry.trials)
+        fields["difficulty"] = number(entry.difficulty)
+        self.tasks.append(TaskRecord(**fields))
+        self.proofs.append(entry.proof)
+        self.learnt_in.append(self.starts[-1])
+
+    def _halving(self, entry: _Halving) -> None:
+        at = (len(self.tasks), len(self.rounds.get(len(self.tasks), [])) + 1)
+        _require((entry.task, entry.round) == at, f"it is of round {entry.round} of task {entry.task + 1}")
+        _require(entry.children_at_once >= 1, f"{entry.children_at_once} children at once")
+        self.halvings[at] = entry.children_at_once
+
+    def _check_widths(self, widths: Widths) -> None:
+        groups = len(self.starts[0].groups)
+        _require(len(widths) == groups and min(widths) >= 0, f"widths {widths} do not fit {groups} groups")
+
+
+def check_checkpoint(folder: Path, log: RunLog) -> None:
+    """Refuse a folder without the learner of its last finished task: the journal and the rest are not of one run."""
+    if log.tasks and not (folder / checkpoint_place(len(log.tasks) - 1)).is_dir():
+        place = checkpoint_place(len(log.tasks) - 1)
+        raise DamagedError(
+            f"{folder / place} is missing, but {log.path} ends with task {len(log.tasks)}: one of them was cut short "
+            "or moved; restore the folder from a copy, or start again in another"
+        )
+
+
+def _check_file(stored: StoredFile, place: str) -> None:
+    _require(stored.file == place, f"it names the file {stored.file!r}, not {place}")
+    _require(stored.bytes >= 0 and bool(_SHA256.fullmatch(stored.sha256)), f"{place} has no size or sha256")
+
+
+def _require(fact: bool, otherwise: str) -> None:
+    if not fact:
+        raise InputError(otherwise)

@@ -1,0 +1,223 @@
+"""Rounds are trained once: a run that goes on asks for the same rounds, and reads what it has trained."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bocl.errors import FolderError, WorkError
+from bocl.experiment import memory
+from bocl.experiment.run import run
+from bocl.methods import rounds
+from bocl.records.events import OutOfMemory, TaskStarted, TrialDone
+from bocl.records.journal import read
+from bocl.records.run_log import JOURNAL
+
+OPTIONS = ("stream.tasks=3", "search.trials=3", "search.kind=random", "search.round_size=2", "recipe.batch_size=256")
+
+
+class Stopped(BaseException):
+    """What stops a run in these tests, as a signal would."""
+
+
+def kinds(folder, kind):
+    return [record for record in read(folder / JOURNAL) if record["kind"] == kind]
+
+
+def timeless(value):
+    if isinstance(value, list):
+        return [timeless(item) for item in value]
+    if isinstance(value, dict):
+        return {name: timeless(item) for name, item in value.items() if "seconds" not in name}
+    return value
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.safetensors")}
+
+
+def assert_same(one, other):
+    for kind in ("round", "task"):
+        assert timeless(kinds(one, kind)) == timeless(kinds(other, kind))
+    assert files(one) == files(other)
+
+
+@pytest.fixture
+def stop_before(monkeypatch):
+    """Return a function that lets so many more rounds be trained, then stops the run; it returns those trained."""
+
+    def limit(most):
+        trained = []
+
+        def train_round(network, task, widths, **options):
+            if len(trained) == most:
+                raise Stopped
+            trained.append(list(widths))
+            return rounds.train_round(network, task, widths, **options)
+
+        monkeypatch.setattr(memory, "train_round", train_round)
+        return trained
+
+    return limit
+
+
+@pytest.mark.parametrize("method", ["bocl", "fixed"])
+def test_no_round_is_trained_twice(tmp_path, small, stop_before, method):
+    config = small(*OPTIONS, f"method={method}")
+    whole = stop_before(-1)
+    run(config, tmp_path / "whole")
+    for most in range(1, len(whole), 2):
+        before = stop_before(most)
+        with pytest.raises(Stopped):
+            run(config, tmp_path / f"{most}")
+        after = stop_before(-1)
+        run(config, tmp_path / f"{most}")
+        assert before + after == whole
+        assert_same(tmp_path / f"{most}", tmp_path / "whole")
+
+
+def test_a_run_that_goes_on_tells_what_it_recalls_and_every_trial(tmp_path, small, stop_before):
+    config = small(*OPTIONS)
+    heard = {"whole": [], "again": []}
+    run(config, tmp_path / "whole", listen=heard["whole"].append)
+    stop_before(4)  # the base network, two for the difficulty, the opening points
+    with pytest.raises(Stopped):
+        run(config, tmp_path / "again")
+    stop_before(-1)
+    run(config, tmp_path / "again", listen=heard["again"].append)
+    assert [event.recalled for event in heard["again"] if isinstance(event, TaskStarted)] == [3, 0]
+    trials = {name: [event for event in events if isinstance(event, TrialDone)] for name, events in heard.items()}
+    assert trials["again"] == trials["whole"]
+
+
+def test_rounds_are_kept_until_the_next_task_is_finished(tmp_path, small, stop_before):
+    config = small(*OPTIONS)
+    trained = stop_before(-1)
+    run(config, tmp_path / "whole")
+    assert {path.parent.name for path in (tmp_path / "whole").glob("rounds/*/*")} == {"task-03"}
+    stop_before(len(trained) - 1)
+    with pytest.raises(Stopped):
+        run(config, tmp_path / "begun")
+    assert {path.parent.name for path in (tmp_path / "begun").glob("rounds/*/*")} == {"task-02", "task-03"}
+
+
+def test_a_searcher_that_asks_for_something_else_is_refused(tmp_path, small, stop_before, monkeypatch):
+    config = small(*OPTIONS, "search.round_size=1")
+    stop_before(4)
+    with pytest.raises(Stopped):
+        run(config, tmp_path)
+    stop_before(-1)
+    recorded = [tuple(widths) for widths in kinds(tmp_path, "round")[-1]["widths"]]
+    monkeypatch.setattr("bocl.search.random_search.random_untried", lambda *_: (1, 2))
+    with pytest.raises(FolderError, match="round 3 of task 2 was trained with the widths") as told:
+        run(config, tmp_path)
+    assert f"{recorded}, and now [(1, 2)] are asked for" in str(told.value)
+
+
+def test_a_damaged_round_is_refused_by_name(tmp_path, small, stop_before):
+    config = small(*OPTIONS)
+    stop_before(3)
+    with pytest.raises(Stopped):
+        run(config, tmp_path)
+    stop_before(-1)
+    path = tmp_path / "rounds/task-02/round-002.safetensors"
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+        path.write_bytes(damaged)
+        with pytest.raises(FolderError, match=r"round-002\.safetensors is damaged"):
+            run(config, tmp_path)
+    path.unlink()
+    with pytest.raises(FolderError, match=r"round-002\.safetensors cannot be read"):
+        run(config, tmp_path)
+
+
+def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, small, monkeypatch):
+    """When the run goes on all children would fit; the round is trained as it would have been all the same."""
+    config = small(*OPTIONS, "stream.tasks=2", "search.warm_points=4", "search.round_size=4")
+    real, tried, room = rounds.train, [], 2
+
+    def train(children, *arguments, **options):
+        tried.append(children.count)
+        if children.count > room:
+            raise torch.OutOfMemoryError("no more")
+        return real(children, *arguments, **options)
+
+    def stop(event):
+        if isinstance(event, OutOfMemory):
+            raise Stopped
+
+    monkeypatch.setattr(rounds, "train", train)
+    run(config, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        run(config, tmp_path / "again", listen=stop)
+    (note,) = kinds(tmp_path / "again", "out-of-memory")
+    assert (note["task"], note["round"], note["children_at_once"]) == (1, 3, 2), "recorded before it is used"
+    room = 4
+    tried.clear()
+    run(config, tmp_path / "again")
+    assert tried[:2] == [2, 2], "the base network and z = 0 are recalled, then come two parts"
+    wanted, found = (timeless(kinds(tmp_path / name, "round"))[3] for name in ("whole", "again"))
+    assert found == wanted
+    assert (found["number"], found["children_at_once"], len(found["widths"])) == (3, 2, 4)
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Return a function that makes children of some widths raise."""
+    real = rounds.train
+
+    def fail(wrong):
+        def train(children, *arguments, **options):
+            if any(z in wrong for z in children.widths):
+                raise ValueError("a bad\nday")
+            return real(children, *arguments, **options)
+
+        monkeypatch.setattr(rounds, "train", train)
+
+    return fail
+
+
+def test_a_child_that_fails_is_recorded_with_its_reason_and_the_rest_goes_on(tmp_path, small, failing, stop_before):
+    config = small(*OPTIONS, "stream.tasks=2")
+    plain = run(config, tmp_path / "plain")[1].trials
+    failing({plain[1].widths})
+    tasks = run(config, tmp_path / "whole")
+    trials = tasks[1].trials
+    assert [trial.failed for trial in trials] == [trial.widths == plain[1].widths for trial in trials]
+    fits = [fit for record in kinds(tmp_path / "whole", "round") for fit in record["fits"]]
+    assert [fit["failure"] for fit in fits if fit["accuracy"] is None] == ["ValueError: a bad day"]
+    assert tasks[1].widths != plain[1].widths
+    stop_before(4)
+    with pytest.raises(Stopped):
+        run(config, tmp_path / "again")
+    stop_before(-1)
+    run(config, tmp_path / "again")
+    assert_same(tmp_path / "again", tmp_path / "whole")
+
+
+def test_without_a_difficulty_the_search_starts_cold(tmp_path, small, failing):
+    config = small(*OPTIONS, "search.kind=paper")
+    failing({(0, 0)})
+    tasks = run(config, tmp_path)
+    for task in tasks[1:]:
+        assert task.difficulty != task.difficulty
+        assert task.trials[0].failed
+        assert not all(trial.failed for trial in task.trials)
+    assert [record["difficulty"] for record in kinds(tmp_path, "task")] == [None] * 3
+
+
+def test_when_every_child_fails_the_work_failed(tmp_path, small, failing):
+    config = small("stream.tasks=2", "search.trials=2", "search.bounds=1")
+    failing({(a, b) for a in (0, 1) for b in (0, 1)})
+    with pytest.raises(WorkError, match="task 'permutation 2': ValueError: a bad day, in each of 4 children"):
+        run(config, tmp_path)
+
+
+def test_a_base_network_that_fails_is_not_remembered(tmp_path, small, failing):
+    config = small("stream.tasks=1")
+    failing({(6, 5)})
+    with pytest.raises(WorkError, match="task 'permutation 1': ValueError: a bad day"):
+        run(config, tmp_path)
+    assert kinds(tmp_path, "round") == []
+    failing(set())
+    assert len(run(config, tmp_path)) == 1

@@ -1,0 +1,180 @@
+"""Records whose hashes are right and whose content is not: refused with the line and the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bocl.errors import DamagedError, FolderError
+from bocl.records.journal import Journal
+from bocl.records.run_log import JOURNAL, RunLog
+from bocl.records.summary import summarise
+
+HASH = "0" * 64
+START = {
+    "kind": "start",
+    "format": 2,
+    "config": {"method": "bocl", "seed": 0, "stream": {"tasks": 2}},
+    "digest": "d",
+    "groups": ["a", "b"],
+    "versions": {"torch": "2"},
+    "data": "f",
+    "machine": {"threads": 1},
+    "time": "now",
+}
+FIT = {"accuracy": 0.5, "loss": 1.0, "epochs": 1, "samples": 2, "seconds": 0.1, "failure": ""}
+
+
+def a_round(task, number):
+    return {
+        "kind": "round",
+        "task": task,
+        "number": number,
+        "purpose": "search",
+        "widths": [[1, 2]],
+        "seeds": [7],
+        "fits": [dict(FIT)],
+        "children_at_once": None,
+        "weights": {
+            "file": f"rounds/task-{task + 1:02d}/round-{number:03d}.safetensors",
+            "bytes": 1,
+            "sha256": HASH,
+        },
+    }
+
+
+def a_task(index):
+    return {
+        "kind": "task",
+        "index": index,
+        "name": "x",
+        "widths": [1, 2],
+        "validation_accuracy": 0.5,
+        "row": [0.5] * (index + 1),
+        "parameters": {"shared": 1},
+        "stored": 1,
+        "trials": [{"widths": [1, 2], "accuracy": None, "parameters": 1, "reward": None}],
+        "difficulty": None,
+        "samples": 1,
+        "seconds": 1.0,
+        "training_seconds": 1.0,
+        "proof": {
+            "tensors": {"head": HASH},
+            "canaries": {"file": f"canaries/task-{index + 1:02d}.safetensors", "bytes": 1, "sha256": HASH},
+            "checkpoint": {"file": f"checkpoints/task-{index + 1:02d}/model.json", "bytes": 1, "sha256": HASH},
+        },
+    }
+
+
+HALVING = {"kind": "out-of-memory", "task": 1, "round": 2, "children_at_once": 2}
+WHOLE = [START, a_round(0, 1), a_task(0), START, a_round(1, 1), HALVING, a_round(1, 2), a_task(1)]
+
+
+def read_all(records):
+    return RunLog.of(records, Path("journal.jsonl"))
+
+
+def test_a_whole_run_is_read():
+    log = read_all(WHOLE)
+    assert [len(part) for part in (log.starts, log.tasks, log.proofs, log.rounds[1])] == [2, 2, 2, 2]
+    assert log.halvings == {(1, 2): 2}
+    assert log.tasks[0].trials[0].failed
+    assert log.tasks[0].difficulty != log.tasks[0].difficulty
+
+
+def without(place, name):
+    """Return a change that takes one entry out of a record."""
+
+    def change(records):
+        del records[place][name]
+
+    return change
+
+
+def put(place, *path_and_value):
+    """Return a change that puts a value at a path in a record."""
+    *path, last, value = path_and_value
+
+    def change(records):
+        target = records[place]
+        for step in path:
+            target = target[step]
+        target[last] = value
+
+    return change
+
+
+def moved(old, new):
+    """Return a change that moves a record."""
+
+    def change(records):
+        records.insert(new, records.pop(old))
+
+    return change
+
+
+CHANGES = [
+    (without(0, "kind"), 1, "the first record must be a start"),
+    (without(1, "kind"), 2, "its kind is None"),
+    (put(1, "kind", "trial"), 2, "its kind is 'trial'"),
+    (without(0, "config"), 1, "config: required key is missing"),
+    (without(0, "digest"), 1, "digest: required key is missing"),
+    (without(0, "format"), 1, "it has format None"),
+    (put(0, "format", 3), 1, "it has format 3; this version of bocl reads format 2"),
+    (put(0, "config", {}), 1, "config.method"),
+    (put(0, "config", "seed", "0"), 1, "config.seed"),
+    (put(0, "config", "stream", {}), 1, "config.stream.tasks"),
+    (put(0, "config", "stream", "tasks", 0), 1, "a task or more"),
+    (put(3, "digest", "e"), 4, "different settings"),
+    (put(0, "groups", [1]), 1, "groups"),
+    (put(0, "more", 1), 1, "unknown key"),
+    (put(2, "index", 1), 3, "it finishes task 2, not task 1"),
+    (put(7, "index", 0), 8, "it finishes task 1, not task 2"),
+    (put(0, "config", "stream", "tasks", 1), 8, "task 2 of 1"),
+    (put(7, "row", [0.5]), 8, "its row has 1 accuracies, not 2"),
+    (put(7, "row", [0.5, 1.5]), 8, "an accuracy is 1.5"),
+    (put(7, "row", [0.5, None]), 8, "row"),
+    (put(7, "name", 3), 8, "name"),
+    (put(7, "widths", [1]), 8, "do not fit 2 groups"),
+    (put(7, "widths", [1, -1]), 8, "do not fit 2 groups"),
+    (put(7, "trials", [{}]), 8, "trials"),
+    (put(7, "trials", 0, "widths", [1, 2, 3]), 8, "do not fit 2 groups"),
+    (without(7, "proof"), 8, "proof"),
+    (put(7, "proof", "tensors", {"head": "abc"}), 8, "not a sha256"),
+    (put(7, "proof", "canaries", "file", "../../etc/passwd"), 8, "it names the file '../../etc/passwd'"),
+    (put(7, "proof", "checkpoint", "file", "/etc/passwd"), 8, "it names the file '/etc/passwd'"),
+    (put(4, "task", 0), 5, "a round of task 1, not of task 2"),
+    (put(4, "number", 2), 5, "round 2 of its task, not round 1"),
+    (put(6, "number", 1), 7, "round 1 of its task, not round 2"),
+    (put(4, "widths", []), 5, "no children"),
+    (put(4, "seeds", [1, 2]), 5, "differ in number"),
+    (put(4, "fits", 0, "accuracy", 2.0), 5, "an accuracy is 2.0"),
+    (put(4, "fits", 0, "accuracy", None), 5, "without a reason"),
+    (put(4, "weights", "file", "rounds/task-01/round-001.safetensors"), 5, "it names the file"),
+    (put(4, "weights", "sha256", "no"), 5, "no size or sha256"),
+    (put(5, "round", 1), 6, "it is of round 1 of task 2"),
+    (put(5, "children_at_once", 0), 6, "0 children at once"),
+    (moved(6, 4), 5, "round 2 of its task, not round 1"),
+    (moved(2, 1), 3, "a round of task 1, not of task 2"),
+    (moved(0, 1), 1, "the first record must be a start"),
+]
+
+
+@pytest.mark.parametrize(("change", "line", "reason"), CHANGES, ids=[reason for _, _, reason in CHANGES])
+def test_what_makes_no_sense_is_refused_with_its_line(change, line, reason):
+    records = json.loads(json.dumps(WHOLE))
+    change(records)
+    with pytest.raises(DamagedError) as told:
+        read_all(records)
+    assert str(told.value).startswith(f"journal.jsonl, line {line}: ")
+    assert reason in str(told.value)
+
+
+def test_a_summary_refuses_the_same(tmp_path):
+    with Journal.open(tmp_path / JOURNAL) as journal:
+        journal.append(START)
+        journal.append({"kind": "task"})
+    with pytest.raises(FolderError, match=r"journal\.jsonl, line 2: not a record of a run"):
+        summarise(tmp_path)
