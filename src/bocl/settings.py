@@ -130,7 +130,8 @@ def _make(annotation: Any, value: object, path: str, problems: list[str]) -> obj
 
 
 def _mentions_table(annotation: Any) -> bool:
-    return is_dataclass(annotation) or any(_mentions_table(part) for part in get_args(annotation))
+    table = isinstance(annotation, type) and is_dataclass(annotation)
+    return table or any(_mentions_table(part) for part in get_args(annotation))
 
 
 def _make_value(annotation: Any, value: object, path: str, problems: list[str]) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -358,3 +359,16 @@ def test_a_failed_child_cannot_be_the_best():
     with pytest.raises(WorkError, match="task 'task 2': the loss was not finite"):
         learner.learn(hard_stream(2.0)[1])
     assert len(learner.seen) == len(learner.network.tasks) == 1
+
+
+def test_a_difficulty_that_was_not_measured_comes_back(tmp_path):
+    learner, other = make_bocl(), make_bocl()
+    for task in (hard_stream()[0], hard_stream()[1]):
+        learner.learn(task)
+    learner.history = [replace(learner.history[0], difficulty=math.nan)]
+    other.restore(learner.state())
+    learner.save(tmp_path / "model")
+    for back in (other, load(tmp_path / "model")):
+        assert math.isnan(back.history[0].difficulty)
+        assert back.history[0].trials == learner.history[0].trials
+        back.learn(hard_stream()[2])

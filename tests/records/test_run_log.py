@@ -151,7 +151,7 @@ CHANGES = [
     (put(4, "widths", []), 5, "no children"),
     (put(4, "seeds", [1, 2]), 5, "differ in number"),
     (put(4, "fits", 0, "accuracy", 2.0), 5, "an accuracy is 2.0"),
-    (put(4, "fits", 0, "accuracy", None), 5, "without a reason"),
+    (put(4, "fits", 0, "accuracy", None), 5, "a reason to have failed"),
     (put(4, "weights", "file", "rounds/task-01/round-001.safetensors"), 5, "it names the file"),
     (put(4, "weights", "sha256", "no"), 5, "no size or sha256"),
     (put(5, "round", 1), 6, "it is of round 1 of task 2"),

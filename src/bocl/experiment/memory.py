@@ -16,7 +16,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, shapes
 from bocl.records.events import Event, Listener, OutOfMemory, RoundStarted
-from bocl.records.record import RoundFit, RoundRecord, number
+from bocl.records.record import RoundFit, RoundRecord
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort, Fit
 
@@ -112,9 +112,7 @@ class RoundMemory:
             check_tensors(tensors, wanted)
             growth = Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()})
             effort = Effort(fit.samples, fit.seconds)
-            children.append(
-                TrainedChild(growth, Fit(number(fit.accuracy), number(fit.loss), fit.epochs, effort), fit.failure)
-            )
+            children.append(TrainedChild(growth, Fit(fit.accuracy, fit.loss, fit.epochs, effort), fit.failure))
             self.recalled_seconds += fit.seconds
         return children
 

@@ -27,6 +27,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSettings, count_tensors
 from bocl.records.events import Listener, RoundStarted, nobody
+from bocl.records.journal import to_json
 from bocl.records.record import Experience, Trial, experience_from
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
@@ -138,7 +139,8 @@ class BOCL:
 
     def state(self) -> State:
         """Return what has been learnt."""
-        return growing_state(self.network, self.seen, history=[asdict(entry) for entry in self.history])
+        history = to_json([asdict(entry) for entry in self.history], "history")
+        return growing_state(self.network, self.seen, history=history)
 
     def restore(self, state: State) -> None:
         """Take back what ``state`` returned."""

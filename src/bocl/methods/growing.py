@@ -12,7 +12,7 @@ from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, shapes
-from bocl.records.record import ExperienceEntry
+from bocl.records.record import Experience
 from bocl.settings import parse_value
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
@@ -67,7 +67,7 @@ def growths_from(graph: Graph, settings: GrowthSettings, state: State) -> list[G
 
 def check_history(history: object, tasks: int, graph: Graph) -> None:
     """Refuse what is not the saved history of a search for every task but the first."""
-    entries: tuple[ExperienceEntry, ...] = parse_value(tuple[ExperienceEntry, ...], history, "facts.history")
+    entries: tuple[Experience, ...] = parse_value(tuple[Experience, ...], history, "facts.history")
     if len(entries) != max(tasks - 1, 0):
         raise NetworkError(f"facts.history has {len(entries)} entries; {tasks} tasks leave {max(tasks - 1, 0)}")
     for index, entry in enumerate(entries):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -29,26 +29,8 @@ class TrainedChild:
     failure: str = ""
 
 
-class TrainRound(Protocol):
-    """What trains a round: ``train_round``, or a function around it that remembers, or sends it elsewhere."""
-
-    def __call__(
-        self,
-        network: ExpandableNetwork,
-        task: DeviceTask,
-        widths: Sequence[Widths],
-        *,
-        classes: int,
-        recipe: Recipe,
-        seeds: Sequence[int],
-        order_seed: int,
-        pad_to: Widths,
-        listen: Listener,
-        cache: StepCache | None = None,
-        memory_gb: float = math.inf,
-    ) -> list[TrainedChild]:
-        """Train one child per entry of ``widths``, in that order."""
-        ...
+#: What trains a round: ``train_round``, or a function called as it is, that remembers, or sends it elsewhere.
+TrainRound = Callable[..., list[TrainedChild]]
 
 
 @runtime_checkable

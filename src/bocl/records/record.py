@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import WrapValidator
+
+from bocl.settings import parse_value
 
 Widths = tuple[int, ...]  # z: units added to each hidden group
+
+#: A number that may not exist, a failed trial's accuracy for one: NaN here, null where it is written.
+Measured = Annotated[float, WrapValidator(lambda value, read: math.nan if value is None else read(value))]
 
 
 @dataclass(frozen=True)
@@ -21,9 +28,9 @@ class Trial:
     """
 
     widths: Widths
-    accuracy: float
+    accuracy: Measured
     parameters: int
-    reward: float
+    reward: Measured
 
     @property
     def failed(self) -> bool:
@@ -40,7 +47,7 @@ class Experience:
     trials      every child that was trained, z = 0 first
     """
 
-    difficulty: float
+    difficulty: Measured
     best: Widths
     trials: tuple[Trial, ...]
 
@@ -65,7 +72,7 @@ class TaskRecord:
     parameters: dict[str, int]
     stored: int
     trials: tuple[Trial, ...]
-    difficulty: float
+    difficulty: Measured
     samples: int
     seconds: float
     training_seconds: float
@@ -97,10 +104,10 @@ class Proof:
 
 @dataclass(frozen=True)
 class RoundFit:
-    """How a child's training ended, as it is written: a NaN is null, ``failure`` says why a child failed."""
+    """How a child's training ended; ``failure`` says why one failed."""
 
-    accuracy: float | None
-    loss: float | None
+    accuracy: Measured
+    loss: Measured
     epochs: int
     samples: int
     seconds: float
@@ -127,40 +134,7 @@ class RoundRecord:
     weights: StoredFile
 
 
-# What is read from JSON.
-
-
-@dataclass(frozen=True)
-class TrialEntry:
-    """A trial as it is written: a NaN is null."""
-
-    widths: Widths
-    accuracy: float | None
-    parameters: int
-    reward: float | None
-
-
-@dataclass(frozen=True)
-class ExperienceEntry:
-    """An experience as it is written."""
-
-    difficulty: float | None
-    best: Widths
-    trials: tuple[TrialEntry, ...]
-
-
-def number(value: float | None) -> float:
-    """Read a number whose NaN is written as null."""
-    return math.nan if value is None else value
-
-
-def trial_from(data: Mapping[str, Any] | TrialEntry) -> Trial:
-    """Read a trial from JSON values, or from an entry made of them."""
-    entry = data if isinstance(data, TrialEntry) else TrialEntry(**data)
-    return Trial(tuple(entry.widths), number(entry.accuracy), entry.parameters, number(entry.reward))
-
-
 def experience_from(data: Mapping[str, Any]) -> Experience:
     """Read an experience from JSON values."""
-    trials = tuple(trial_from(trial) for trial in data["trials"])
-    return Experience(number(data["difficulty"]), tuple(data["best"]), trials)
+    experience: Experience = parse_value(Experience, data, "experience")
+    return experience

@@ -10,6 +10,7 @@ A record that the chain lets pass can still be senseless: whoever can write the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,16 +19,7 @@ from typing import Any
 
 from bocl.errors import DamagedError, InputError
 from bocl.records.journal import FORMAT
-from bocl.records.record import (
-    Proof,
-    RoundRecord,
-    StoredFile,
-    TaskRecord,
-    TrialEntry,
-    Widths,
-    number,
-    trial_from,
-)
+from bocl.records.record import Proof, RoundRecord, StoredFile, TaskRecord, Widths
 from bocl.settings import parse_value
 
 JOURNAL = "journal.jsonl"
@@ -83,25 +75,6 @@ class _Halving:
     children_at_once: int
 
 
-@dataclass(frozen=True)
-class _TaskEntry:
-    """A finished task as it is written."""
-
-    index: int
-    name: str
-    widths: Widths
-    validation_accuracy: float
-    row: tuple[float, ...]
-    parameters: dict[str, int]
-    stored: int
-    trials: tuple[TrialEntry, ...]
-    difficulty: float | None
-    samples: int
-    seconds: float
-    training_seconds: float
-    proof: Proof
-
-
 @dataclass
 class RunLog:
     """What a journal says, one record after another.
@@ -142,7 +115,8 @@ class RunLog:
                 case "round":
                     self._round(parse_value(RoundRecord, content, "round"))
                 case "task":
-                    self._task(parse_value(_TaskEntry, content, "task"))
+                    proof = parse_value(Proof, content.pop("proof", None), "task.proof")
+                    self._task(parse_value(TaskRecord, content, "task"), proof)
                 case "out-of-memory":
                     self._halving(parse_value(_Halving, content, "out-of-memory"))
                 case _:
@@ -177,12 +151,13 @@ class RunLog:
         for widths in entry.widths:
             self._check_widths(widths)
         for fit in entry.fits:
-            _require(fit.accuracy is None or 0 <= fit.accuracy <= 1, f"an accuracy is {fit.accuracy}")
-            _require(fit.accuracy is not None or bool(fit.failure), "a child failed without a reason")
+            failed = math.isnan(fit.accuracy)
+            _require(failed or 0 <= fit.accuracy <= 1, f"an accuracy is {fit.accuracy}")
+            _require(failed == bool(fit.failure), "a child has a reason to have failed, or a measured accuracy")
         _check_file(entry.weights, round_place(entry.task, entry.number))
         done.append(entry)
 
-    def _task(self, entry: _TaskEntry) -> None:
+    def _task(self, entry: TaskRecord, proof: Proof) -> None:
         index = len(self.tasks)
         _require(entry.index == index, f"it finishes task {entry.index + 1}, not task {index + 1}")
         wanted = self.starts[0].config["stream"]["tasks"]
@@ -192,14 +167,11 @@ class RunLog:
             _require(0 <= value <= 1, f"an accuracy is {value}")
         for widths in (entry.widths, *(trial.widths for trial in entry.trials)):
             self._check_widths(widths)
-        _check_file(entry.proof.canaries, canaries_place(index))
-        _check_file(entry.proof.checkpoint, f"{checkpoint_place(index)}/model.json")
-        _require(all(map(_SHA256.fullmatch, entry.proof.tensors.values())), "a tensor's hash is not a sha256")
-        fields = {name: getattr(entry, name) for name in TaskRecord.__dataclass_fields__}
-        fields["trials"] = tuple(trial_from(trial) for trial in entry.trials)
-        fields["difficulty"] = number(entry.difficulty)
-        self.tasks.append(TaskRecord(**fields))
-        self.proofs.append(entry.proof)
+        _check_file(proof.canaries, canaries_place(index))
+        _check_file(proof.checkpoint, f"{checkpoint_place(index)}/model.json")
+        _require(all(map(_SHA256.fullmatch, proof.tensors.values())), "a tensor's hash is not a sha256")
+        self.tasks.append(entry)
+        self.proofs.append(proof)
         self.learnt_in.append(self.starts[-1])
 
     def _halving(self, entry: _Halving) -> None:
