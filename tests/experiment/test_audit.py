@@ -77,12 +77,12 @@ def learnt(tmp_path_factory):
     learner = Fixed(norm_net(), widths=2, recipe=Recipe("adam", epochs=1), device="cpu")
     config = Config()
     with RunStore.open(tmp_path_factory.mktemp("run"), config) as store:
-        about = {"data": "", "machine": machine(learner.device), "time": ""}
+        about = {"data": "", "machine": machine(learner.device), "at_once": 1, "time": ""}
         store.start(config, [group.name for group in learner.graph.groups], about)
         for index in range(2):
             learned = learner.learn(stream[index])
             row = (0.5,) * (index + 1)
-            record = TaskRecord(index, "x", learned.widths, 0.5, row, {}, 0, (), float("nan"), 0, 0.0, 0.0)
+            record = TaskRecord(index, "x", learned.widths, row, row, {}, 0, (), float("nan"), 0, 0.0, 0.0)
             store.commit(record, learner, make_canaries(learner, stream[index], index))
         learner.learn(stream[2])
         yield store, learner

@@ -22,6 +22,7 @@ START = {
     "versions": {"torch": "2"},
     "data": "f",
     "machine": {"threads": 1},
+    "at_once": 1,
     "time": "now",
 }
 FIT = {"accuracy": 0.5, "loss": 1.0, "epochs": 1, "samples": 2, "seconds": 0.1, "failure": ""}
@@ -51,7 +52,7 @@ def a_task(index):
         "index": index,
         "name": "x",
         "widths": [1, 2],
-        "validation_accuracy": 0.5,
+        "validation_row": [0.5] * (index + 1),
         "row": [0.5] * (index + 1),
         "parameters": {"shared": 1},
         "stored": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -60,11 +60,14 @@ def run(
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         )
+        before = [stream[index] for index in range(len(store.finished))]
         if isinstance(method, Joint):
-            method.recall([stream[index] for index in range(len(store.finished))])
-        sealed: list[DeviceSplit] = [
-            to_device(stream.test_split(index), method.device) for index in range(len(store.finished))
-        ]
+            method.recall(before)
+        validation = [to_device(task.validation, method.device) for task in before]
+        sealed = [to_device(stream.test_split(task.index), method.device) for task in before]
+
+        def score(splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
+            return tuple(accuracy(partial(method.predict, task=i), split) for i, split in enumerate(splits))
 
         for index in range(len(store.finished), len(stream)):
             task = stream[index]
@@ -75,8 +78,9 @@ def run(
             began = time.perf_counter()
             learned = method.learn(task, memory.hearing(listen))
             seconds = time.perf_counter() - began + memory.recalled_seconds
+            validation.append(to_device(task.validation, method.device))
             sealed.append(to_device(stream.test_split(index), method.device))
-            row = tuple(accuracy(partial(method.predict, task=i), split) for i, split in enumerate(sealed))
+            row = score(sealed)
             with store.timed():
                 if audit:
                     check_untouched(store.folder, store.log, method, row)
@@ -85,7 +89,7 @@ def run(
                 index=index,
                 name=task.name,
                 widths=learned.widths,
-                validation_accuracy=learned.validation_accuracy,
+                validation_row=score(validation),
                 row=row,
                 parameters=learned.parameters,
                 stored=sum(method.parameters().values()),

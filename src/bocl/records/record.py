@@ -56,18 +56,19 @@ class Experience:
 class TaskRecord:
     """A finished task.
 
-    row         test accuracy on every task learnt so far, this one last
-    parameters  what the task added to what is stored, by part
-    stored      all parameters stored after the task
-    samples     training samples shown, over all networks trained for it
-    seconds     wall-clock time of learning it
+    row               test accuracy on every task learnt so far, this one last
+    validation_row    the same on validation samples, by which settings may be chosen
+    parameters        what the task added to what is stored, by part
+    stored            all parameters stored after the task
+    samples           training samples shown, over all networks trained for it
+    seconds           wall-clock time of learning it
     training_seconds  the part of it spent training; the rest is search, scoring and set-up
     """
 
     index: int
     name: str
     widths: Widths
-    validation_accuracy: float
+    validation_row: tuple[float, ...]
     row: tuple[float, ...]
     parameters: dict[str, int]
     stored: int

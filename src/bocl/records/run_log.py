@@ -162,8 +162,9 @@ class RunLog:
         _require(entry.index == index, f"it finishes task {entry.index + 1}, not task {index + 1}")
         wanted = self.starts[0].config["stream"]["tasks"]
         _require(index < wanted, f"it finishes task {index + 1} of {wanted}")
-        _require(len(entry.row) == index + 1, f"its row has {len(entry.row)} accuracies, not {index + 1}")
-        for value in (*entry.row, entry.validation_accuracy):
+        for row in (entry.row, entry.validation_row):
+            _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
+        for value in (*entry.row, *entry.validation_row):
             _require(0 <= value <= 1, f"an accuracy is {value}")
         for widths in (entry.widths, *(trial.widths for trial in entry.trials)):
             self._check_widths(widths)
