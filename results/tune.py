@@ -2,7 +2,7 @@
 
 python results/tune.py --preset permuted-mnist --out runs/tuning [--workers 4] [--methods ewc,gem] [--device cuda]
 
-Runs go on where they stopped. The points, their scores and the best of each grid go to tuning/PRESET.json.
+Runs go on where they stopped. The points, their scores and the best finished one go to tuning/PRESET.json.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL, RunLog
-from bocl.records.summary import summarise
 
 HERE = Path(__file__).parent
 
@@ -31,24 +31,27 @@ def points(grid: dict[str, Any]) -> list[list[str]]:
     return [[*grid.get("fixed", []), *choice] for choice in itertools.product(*varied)]
 
 
-def score(folder: Path) -> dict[str, Any]:
-    """Return the mean validation accuracy over all tasks after the last, and what it cost."""
-    summary = summarise(folder)
-    row = summary.tasks[-1].validation_row
-    return {"validation": sum(row) / len(row), "row": row, "parameters": summary.tasks[-1].stored}
+def score(overrides: list[str], folder: Path, tasks: int) -> dict[str, Any]:
+    """Return the mean validation accuracy over all tasks after the last, None of a run that is not finished."""
+    journal = next(iter(folder.glob(f"*/{JOURNAL}")), None)
+    finished = RunLog.of(read(journal), journal).tasks if journal else []
+    if len(finished) < tasks:
+        return {"settings": overrides, "validation": None, "tasks": len(finished)}
+    row = finished[-1].validation_row
+    return {"settings": overrides, "validation": sum(row) / len(row), "row": row, "parameters": finished[-1].stored}
 
 
-def run_point(job: tuple[dict[str, Any], list[str], Path], common: list[str], device: str) -> dict[str, Any]:
-    """Run one point, or find it finished; a point that fails has no score."""
+def run_point(job: tuple[dict[str, Any], list[str], Path], common: list[str], device: str) -> None:
+    """Run one point, or find it finished."""
     grid, overrides, folder = job
     sets = [word for override in (*overrides, *common) for word in ("--set", override)]
     command = [sys.executable, "-m", "bocl", "run", grid["preset"], "--methods", grid["method"], *sets]
     command += ["--out", str(folder), "--device", device, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    found = next(iter(folder.glob(f"*/{JOURNAL}")), None)
-    if done.returncode or found is None:
-        return {"settings": overrides, "validation": None, "error": done.stderr.strip().splitlines()[-1:]}
-    return {"settings": overrides, **score(found.parent)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    if done.returncode:
+        print(f"{grid['method']} {' '.join(overrides)}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
 
 
 def main() -> None:
@@ -58,6 +61,7 @@ def main() -> None:
     parser.add_argument("--methods", help="only these, separated by commas")
     parser.add_argument("--workers", type=int, default=4, help="processes at once")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--score", action="store_true", help="run nothing: score what the folder holds")
     parser.add_argument("--write", type=Path, default=HERE / "tuning", help="folder of the result")
     options = parser.parse_args()
     plan = tomllib.loads((HERE / "tuning" / "grids.toml").read_text())
@@ -73,8 +77,10 @@ def main() -> None:
         for grid in grids
         for number, overrides in enumerate(points(grid))
     ]
-    with ThreadPoolExecutor(options.workers) as pool:
-        results = list(pool.map(lambda job: run_point(job, common, options.device), jobs))
+    if not options.score:
+        with ThreadPoolExecutor(options.workers) as pool:
+            list(pool.map(lambda job: run_point(job, common, options.device), jobs))
+    results = [score(overrides, folder, plan["tasks"]) for _, overrides, folder in jobs]
     file = options.write / f"{options.preset}.json"
     record = json.loads(file.read_text()) if file.exists() else {"preset": options.preset, "methods": {}}
     for grid in grids:
@@ -91,16 +97,14 @@ def main() -> None:
         }
         print(f"{grid['method']}: best {best['settings'] if best else 'none'}")
         for result in sorted(tried, key=lambda result: -(result["validation"] or 0)):
-            shown = "failed" if result["validation"] is None else f"{100 * result['validation']:.2f} %"
-            print(f"  {shown}  {' '.join(result['settings'])}  {result.get('error', '')}")
+            shown = "unfinished" if result["validation"] is None else f"{100 * result['validation']:.2f} %"
+            print(f"  {shown}  {' '.join(result['settings'])}")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _versions(folder: Path) -> dict[str, Any]:
     """Return versions and machine of the runs, from the first journal found."""
-    from bocl.records.journal import read
-
     journal = next(iter(sorted(folder.rglob(JOURNAL))), None)
     if journal is None:
         return {}
