@@ -41,6 +41,13 @@ def score(overrides: list[str], folder: Path, tasks: int) -> dict[str, Any]:
     return {"settings": overrides, "validation": sum(row) / len(row), "row": row, "parameters": finished[-1].stored}
 
 
+def choose(scored: list[dict[str, Any]], within: float) -> dict[str, Any] | None:
+    """Return the smallest network of those within a tolerance of the best; of equal size the more accurate one."""
+    top = max((result["validation"] for result in scored), default=0.0)
+    near = [result for result in scored if result["validation"] >= top - within]
+    return min(near, key=lambda result: (result["parameters"], -result["validation"]), default=None)
+
+
 def run_point(job: tuple[dict[str, Any], list[str], Path], common: list[str], device: str) -> None:
     """Run one point, or find it finished."""
     grid, overrides, folder = job
@@ -86,7 +93,7 @@ def main() -> None:
     for grid in grids:
         tried = [result for (owner, _, _), result in zip(jobs, results, strict=True) if owner is grid]
         scored = [result for result in tried if result["validation"] is not None]
-        best = max(scored, key=lambda result: result["validation"]) if scored else None
+        best = choose(scored, plan["within"])
         record["methods"][grid["method"]] = {
             "date": datetime.now(UTC).date().isoformat(),
             "tasks": plan["tasks"],
