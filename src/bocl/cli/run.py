@@ -35,7 +35,16 @@ def run_command(
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
 
-    grid = plan(source, overrides or [], methods=methods, seeds=seeds, out=out, device=device, at_once=at_once)
+    grid = plan(
+        source,
+        overrides or [],
+        methods=methods,
+        seeds=seeds,
+        out=out,
+        device=device,
+        at_once=at_once,
+        tell=lambda line: typer.echo(f"bocl: {line}", err=True),
+    )
     try:
         with stopping_on_terminate(), Display(runs=len(grid)) as display:
             failed = run_grid(grid, device=device, data=data, watch=display.watch, audit=audit, at_once=at_once)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
-from bocl.errors import ConfigError, WorkError, did_you_mean
+from bocl.errors import ConfigError, NetworkError, WorkError, did_you_mean
 from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import Config, MethodName, experiment_name, load_config, run_name
 from bocl.experiment.run import run
@@ -33,17 +33,27 @@ def plan(
     out: str | None = None,
     device: str = "auto",
     at_once: int = 1,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Grid:
-    """Return every run a command asks for; everything but the data is built once to find mistakes first."""
+    """Return every run a command asks for; everything but the data is built once to find mistakes first.
+
+    Of `all` methods, one that does not take the network is left out, and ``tell`` hears why.
+    """
     base = load_config(source, overrides)
     folder = Path(out) if out else Path("runs") / experiment_name(source)
     graph = build_network(base.network)
     check_at_once(at_once, resolve_device(device), graph.draws)
     grid = []
     for method in _methods(methods) if methods is not None else [base.method]:
+        try:
+            build_method(replace(base, method=method), graph, device)
+        except NetworkError as error:
+            if methods != "all":
+                raise
+            tell(f"{method} is left out: {error}")
+            continue
         for seed in _seeds(seeds) if seeds is not None else [base.seed]:
             config = replace(base, method=method, seed=seed)
-            build_method(config, graph, device)
             grid.append((config, folder / run_name(config)))
     return grid
 
