@@ -2,8 +2,8 @@
 
     weight (K, out, in, *kernel), bias (K, out), x (K, n, in, *space) or, shared by all children, (n, in, *space)
 
-Linear layers are one batched product. A convolution of several children is a grouped one; cuDNN runs that group
-by group, so on a GPU the windows are laid out (im2col) and multiplied as a batch instead. The measurements
+Linear layers are one batched product. A convolution of several children is a grouped one, on a CPU with channels last in
+memory; cuDNN runs it group by group, so on a GPU the windows are laid out (im2col) and multiplied as a batch instead. The measurements
 behind the choice are in benchmarks/README.md.
 """
 
@@ -34,15 +34,11 @@ def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) ->
         if bias is None:
             return torch.bmm(x, weight.mT)
         return torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
-    if count == 1:
-        out = plain_product(layer, x[0], weight[0], None if bias is None else bias[0])
-        return out.unsqueeze(0)
-    if _lays_out_windows(layer, x):
+    if count > 1 and _lays_out_windows(layer, x):
         flat: Tensor = _WindowedProduct.apply(x.flatten(0, 1), weight, bias, layer)  # type: ignore[no-untyped-call]
         return flat.reshape(count, samples, *flat.shape[1:])
-    grouped = x.transpose(0, 1).flatten(1, 2)  # (n, K·in, *space)
     flat_bias = None if bias is None else bias.flatten()
-    out = plain_product(layer, grouped, weight.flatten(0, 1), flat_bias, groups=count)
+    out = plain_product(layer, side_by_side(x), weight.flatten(0, 1), flat_bias, groups=count)
     return children_first(out, count)
 
 
@@ -54,8 +50,23 @@ def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None)
         lead_bias = None if flat_bias is None else flat_bias.unsqueeze(0)
         out: Tensor = _WindowedProduct.apply(x, flat_weight.unsqueeze(0), lead_bias, layer)  # type: ignore[no-untyped-call]
     else:
-        out = plain_product(layer, x, flat_weight, flat_bias)
+        out = plain_product(layer, _channels_last(x), flat_weight, flat_bias)
     return children_first(out, count)
+
+
+def side_by_side(x: Tensor) -> Tensor:
+    """Turn (K, n, units, *space) into (n, K·units, *space); on a CPU, images get their channels last in memory.
+
+    What ``children_first`` made of a product of channels-last images is taken back without a copy.
+    """
+    if x.is_cuda or x.dim() != 5:
+        return x.transpose(0, 1).flatten(1, 2)
+    return x.permute(1, 3, 4, 0, 2).flatten(3).permute(0, 3, 1, 2)
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """Lay images out as a CPU convolves and pools them fastest."""
+    return x if x.is_cuda or x.dim() != 4 else x.contiguous(memory_format=torch.channels_last)
 
 
 def children_first(out: Tensor, count: int) -> Tensor:

@@ -22,7 +22,7 @@ from bocl.networks.attention import gate, gate_parts
 from bocl.networks.compact import CompactNetwork, normalise_blocks
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
 from bocl.networks.growth import Growth, GrowthSettings, is_parameter, shapes
-from bocl.networks.products import own_product, plain_product, shared_product
+from bocl.networks.products import children_first, own_product, plain_product, shared_product, side_by_side
 
 
 @dataclass(frozen=True)
@@ -231,14 +231,20 @@ class Children:
         if shared is not None:
             shared = functions.apply(step.function, shared, step.arguments, training=self.training)
         if own is not None:
-            flat = functions.apply(step.function, own.flatten(0, 1), step.arguments, training=self.training)
-            own = _split_lead(flat, own)
+            own = self._own_function(step, own)
             if step.function in functions.MOVES_ZERO and step.group is not None:
                 mask = self.masks[f"mask/{step.group}"]
                 mask = mask[:, self.before[step.group] :] if value.apart else mask
                 mask = mask.repeat_interleave(own.shape[2] // mask.shape[1], dim=1)
                 own = own * _per_channel(mask, own)
         return _Value(shared, own, value.apart)
+
+    def _own_function(self, step: Function, own: Tensor) -> Tensor:
+        if own.dim() > 3 and not own.is_cuda and step.function not in functions.FLATTENS:
+            out = functions.apply(step.function, side_by_side(own), step.arguments, training=self.training)
+            return children_first(out, self.count)
+        flat = functions.apply(step.function, own.flatten(0, 1), step.arguments, training=self.training)
+        return _split_lead(flat, own)
 
     def _norm(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise x (K, n, C, *space) with each child's own statistics, scale and shift, (K, C) each."""
