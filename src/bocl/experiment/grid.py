@@ -33,7 +33,7 @@ def plan(
     out: str | None = None,
     device: str = "auto",
     at_once: int = 1,
-    tell: Callable[[str], None] = lambda line: None,
+    tell: Callable[[str], None] = lambda _line: None,
 ) -> Grid:
     """Return every run a command asks for; everything but the data is built once to find mistakes first.
 

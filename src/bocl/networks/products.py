@@ -2,9 +2,9 @@
 
     weight (K, out, in, *kernel), bias (K, out), x (K, n, in, *space) or, shared by all children, (n, in, *space)
 
-Linear layers are one batched product. A convolution of several children is a grouped one, on a CPU with channels last in
-memory; cuDNN runs it group by group, so on a GPU the windows are laid out (im2col) and multiplied as a batch instead. The measurements
-behind the choice are in benchmarks/README.md.
+Linear layers are one batched product. A convolution of several children is a grouped one, on a CPU with channels last
+in memory; cuDNN runs that group by group, so on a GPU the windows are laid out (im2col) and multiplied as a batch
+instead. The measurements behind the choice are in benchmarks/README.md.
 """
 
 from __future__ import annotations
