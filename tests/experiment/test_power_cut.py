@@ -9,7 +9,7 @@ from disk_model import Disk
 
 from bocl.experiment.run import run
 from bocl.methods.saving import load
-from bocl.records.files import PARTIAL
+from bocl.records.files import PARTIAL, make_folder
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
 
@@ -78,3 +78,18 @@ def test_a_model_saved_over_an_older_one_is_the_old_or_the_new(tmp_path, small, 
         wanted += [f"{call} {name}{PARTIAL}" for call in ("open", "write", "fsync")]
         wanted += [f"replace {name}{PARTIAL} {name}", "open .", "fsync ."]
     assert disk.calls[before:] == [*wanted, f"unlink {old}"]
+
+
+def test_an_empty_folder_in_one_that_may_not_be_read_will_do(tmp_path, monkeypatch):
+    """As an administrator, tests may read anything, so the refusal is planted."""
+    (tmp_path / "mine").mkdir()
+    real = os.open
+
+    def refuse(path, *others, **options):
+        if path == tmp_path:
+            raise PermissionError(13, "Permission denied")
+        return real(path, *others, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    make_folder(tmp_path / "mine" / "run")
+    assert (tmp_path / "mine" / "run").is_dir()

@@ -55,7 +55,7 @@ def a_task(index):
         "validation_row": [0.5] * (index + 1),
         "row": [0.5] * (index + 1),
         "parameters": {"shared": 1},
-        "stored": 1,
+        "stored": index + 1,
         "trials": [{"widths": [1, 2], "accuracy": None, "parameters": 1, "reward": None}],
         "difficulty": None,
         "samples": 1,

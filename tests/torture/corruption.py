@@ -55,7 +55,7 @@ SETTINGS = (
     "search.bounds=2",
     "gem.memories=4",
 )
-SECONDS = 10  # after which a command hangs
+SECONDS = 60  # after which a command hangs
 MOST, FEW = 2000, 60  # damages of those generated that are done, and in the short version
 
 

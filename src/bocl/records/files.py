@@ -76,11 +76,12 @@ def make_folder(folder: Path) -> None:
 
     An empty one may be one whose maker died before its name reached the disk, so it counts as new.
     """
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder == folder.parent or (folder.is_dir() and any(folder.iterdir())):
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    sync_directory(folder.parent)
+    with suppress(PermissionError):  # a folder that was given to us in one we may not read
+        sync_directory(folder.parent)
 
 
 def remove(path: Path) -> None:
