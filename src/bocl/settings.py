@@ -80,7 +80,7 @@ def parse_value(annotation: Any, value: object, source: str) -> Any:
 def _make_table(kind: type[Any], data: Mapping[str, object], path: str, problems: list[str]) -> object:
     """Return an instance of the dataclass ``kind``, or _FAILED after adding to ``problems``."""
     settings = {field.name: field for field in fields(kind) if field.init}
-    types = get_type_hints(kind, include_extras=True)
+    types = _types(cast(Any, kind))
     before = len(problems)
     problems.extend(
         f"{_under(path, key)}: unknown key{did_you_mean(key, settings)}" for key in data if key not in settings
@@ -100,6 +100,11 @@ def _make_table(kind: type[Any], data: Mapping[str, object], path: str, problems
         message = " ".join(str(error).split("\n"))
         problems.append(message if not path or message.startswith(f"{path}.") else f"{path}: {message}")
         return _FAILED
+
+
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _make(annotation: Any, value: object, path: str, problems: list[str]) -> object:
@@ -168,7 +173,7 @@ def _explain(annotation: Any, value: object, path: str, details: list[ErrorDetai
         places.setdefault(place, (found, []))[1].append(detail)
     for place, (found, errors) in places.items():
         if isinstance(found, str) and all(error["type"] == "literal_error" for error in errors):
-            yield f"{place}: unknown value '{found}'{did_you_mean(found, _literal_words(annotation))}"
+            yield f"{place}: unknown value {found!r}{did_you_mean(found, _literal_words(annotation))}"
         else:
             expected = " or ".join(dict.fromkeys(_expectation(error) for error in errors))
             yield f"{place}: expected {expected}, found {_show(found)}"

@@ -285,6 +285,23 @@ def test_a_full_disk_is_one_line_and_exit_code_1(bocl, monkeypatch):
     assert "No space left on device; free space on the disk, then run the same command again" in err.splitlines()[-1]
 
 
+def test_a_torn_record_is_told_in_one_line_and_cut_when_the_run_goes_on(bocl, tmp_path):
+    _, out, _ = bocl("run", *SMALL, "--methods", "sn")
+    path = tmp_path / "runs/digits/sn-seed0/journal.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:30])
+    line = (
+        "bocl: runs/digits/sn-seed0/journal.jsonl: its last record is unfinished; its 30 bytes are left out here, "
+        "and running it again cuts them off\n"
+    )
+    assert bocl("show", "runs/digits") == (0, out, line)
+    code, _, err = bocl("audit", "runs/digits")
+    assert (code, err) == (0, line)
+    assert bocl("run", *SMALL, "--methods", "sn")[:2] == (0, out)
+    assert path.read_bytes() == whole
+    assert bocl("show", "runs/digits") == (0, out, "")
+
+
 class TestAudit:
     def test_a_sound_run_is_a_table_and_exit_code_0(self, bocl):
         bocl("run", *SMALL, "--methods", "bocl,sn")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict
 
 import pytest
 import torch
 from torch import nn
 
-from bocl.errors import WorkError
+from bocl.errors import FolderError, WorkError
 from bocl.experiment.audit import DriftError, audit, check_untouched
 from bocl.experiment.config import Config
 from bocl.experiment.proof import make_canaries
@@ -18,9 +19,12 @@ from bocl.experiment.store import RunStore, machine
 from bocl.methods.bocl import BOCL
 from bocl.methods.fixed import Fixed
 from bocl.methods.registry import METHODS
+from bocl.methods.saving import load
+from bocl.methods.tensor_files import write_tensors
 from bocl.records.journal import encode, read
 from bocl.records.record import TaskRecord
 from bocl.records.run_log import JOURNAL
+from bocl.records.summary import summarise
 from bocl.tasks.arrays import from_arrays
 from bocl.training.recipe import Recipe
 
@@ -217,6 +221,71 @@ def test_a_journal_that_lost_its_last_task_does_not_fit_the_folder(copy):
         audit(copy)
 
 
+def put(kind, index, *path, value):
+    """Return a change that puts a value into a record of a task or session."""
+
+    def change(record):
+        if record["kind"] == kind and record.get("index", 0) == index:
+            for step in path[:-1]:
+                record = record[step]
+            record[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (put("task", 1, "name", value="another"), r"the checkpoint has the tasks .*'permutation 2'\], the journal"),
+        (put("task", 1, "widths", value=[3, 3]), r"the checkpoint has the widths .*, the journal .*\(3, 3\)"),
+        (put("task", 1, "stored", value=7), r"journal\.jsonl, line .*7 parameters are stored, not \d+ \+ \d+"),
+        (put("task", 1, "validation_row", 0, value=0.9), r"was recorded with accuracy .* and after task 2 with 0\.9"),
+        (put("task", 1, "validation_row", 1, value=0.9), r"validation accuracy .* now, recorded was 0\.9"),
+    ],
+    ids=["name", "widths", "stored", "an earlier validation", "a validation"],
+)
+def test_a_rewritten_record_is_found_though_every_hash_is_right(copy, change, told):
+    rewrite(copy, change)
+    with pytest.raises(DriftError, match=told):
+        audit(copy)
+
+
+def test_settings_that_nobody_can_have_run_are_refused_in_one_line(copy):
+    rewrite(copy, put("start", 0, "config", "recipe", value={"epochs": -1, "optimiser": "a\nb"}))
+    with pytest.raises(FolderError, match=r"journal\.jsonl: config\.recipe.*another version of bocl") as told:
+        audit(copy)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"inputs": torch.zeros(2, 1, 8, 8)},
+        {"inputs": torch.zeros(3), "logits": torch.zeros(3)},
+        {},
+        {"inputs": torch.zeros(16, 1, 8, 8, dtype=torch.uint8), "logits": torch.zeros(16, 3)},
+    ],
+    ids=["no logits", "no samples", "nothing", "other logits"],
+)
+def test_canaries_that_are_none_are_refused_by_name(copy, tensors):
+    def change(record):
+        if record["kind"] == "task" and record["index"] == 0:
+            stored = write_tensors(copy, "canaries/task-01.safetensors", tensors, "canaries, format 2")
+            record["proof"]["canaries"] = asdict(stored)
+
+    rewrite(copy, change)
+    with pytest.raises(DriftError, match=r"canaries/task-01\.safetensors is not what was recorded for task 1: "):
+        audit(copy)
+
+
+def test_a_journal_of_another_run_does_not_fit_the_folder(copy, small, tmp_path):
+    run(small("seed=1"), tmp_path / "another")
+    shutil.copy(tmp_path / "another" / JOURNAL, copy / JOURNAL)
+    for read_it in (audit, summarise, load):
+        with pytest.raises((DriftError, FolderError), match=r"model\.json is damaged"):
+            read_it(copy)
+
+
 # A run that watches itself.
 
 
@@ -246,7 +315,5 @@ def test_without_its_audit_a_run_goes_on(tmp_path, small, forgetful):
 
 
 def test_json_can_hold_what_was_found(finished):
-    from dataclasses import asdict
-
     found = audit(finished / "sn")
     json.dumps({**asdict(found), "folder": ""}, allow_nan=False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import asdict
+
 import pytest
 import torch
 
@@ -9,8 +12,10 @@ from bocl.errors import FolderError, WorkError
 from bocl.experiment import memory
 from bocl.experiment.run import run
 from bocl.methods import rounds
+from bocl.methods.saving import load
+from bocl.methods.tensor_files import write_tensors
 from bocl.records.events import OutOfMemory, TaskStarted, TrialDone
-from bocl.records.journal import read
+from bocl.records.journal import encode, read
 from bocl.records.run_log import JOURNAL
 
 OPTIONS = ("stream.tasks=3", "search.trials=3", "search.kind=random", "search.round_size=2", "recipe.batch_size=256")
@@ -129,6 +134,43 @@ def test_a_damaged_round_is_refused_by_name(tmp_path, small, stop_before):
     path.unlink()
     with pytest.raises(FolderError, match=r"round-002\.safetensors cannot be read"):
         run(config, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x", "7/head/bias", "0/head/bias"])
+def test_a_round_of_other_children_is_refused_though_every_hash_is_right(tmp_path, small, stop_before, name):
+    config = small(*OPTIONS)
+    stop_before(3)
+    with pytest.raises(Stopped):
+        run(config, tmp_path)
+    stop_before(-1)
+    records = read(tmp_path / JOURNAL)
+    stored = write_tensors(tmp_path, records[-1]["weights"]["file"], {name: torch.zeros(3)}, "round, format 2")
+    records[-1]["weights"] = asdict(stored)
+    lines, head = [], "0" * 64
+    for record in records:
+        line, head = encode(record, head)
+        lines.append(line)
+    (tmp_path / JOURNAL).write_bytes(b"".join(lines))
+    with pytest.raises(FolderError, match=r"round-002\.safetensors does not hold the children of its round: tensor"):
+        run(config, tmp_path)
+
+
+def test_a_file_in_place_of_a_folder_of_rounds_is_left_alone(tmp_path, small):
+    config = small("method=sn")
+    run(config, tmp_path)
+    (tmp_path / "rounds").mkdir()
+    (tmp_path / "rounds" / "task-07").write_text("mine")
+    assert len(run(config, tmp_path)) == 2
+
+
+def test_a_checkpoint_that_no_record_names_is_not_loaded(tmp_path, small):
+    run(small("method=sn"), tmp_path)
+    shutil.copytree(tmp_path / "checkpoints/task-02", tmp_path / "checkpoints/task-03")
+    (tmp_path / "checkpoints/task-03/model.json").write_text("{}")
+    assert load(tmp_path).name == "sn"
+    shutil.rmtree(tmp_path / "checkpoints/task-02")
+    with pytest.raises(FolderError, match=r"checkpoints/task-02 is missing, but .*journal\.jsonl ends with task 2"):
+        load(tmp_path)
 
 
 def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, small, monkeypatch):

@@ -375,16 +375,19 @@ def test_a_folder_that_may_not_be_read_is_refused(folder, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
+    monkeypatch.setattr("pathlib.Path.open", refuse)
     assert "Permission denied" in refusal(folder)
     monkeypatch.setattr("pathlib.Path.exists", refuse)
     assert "Permission denied" in refusal(folder)
 
 
-def test_the_last_checkpoint_of_a_run_is_the_one_with_the_highest_number(saved, tmp_path):
-    for name, number in (("sn", 99), ("joint", 100)):
-        shutil.copytree(saved[name], tmp_path / "checkpoints" / f"task-{number}")
-    assert load(tmp_path, device="cpu").name == "joint"
+@pytest.mark.parametrize("name", ["model.json", "weights"])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+def test_what_could_be_read_for_ever_is_refused(folder, name, make):
+    (path,) = folder.glob(f"{name}*")
+    path.unlink()
+    make(path)
+    assert f"{path} cannot be read: it is not a file" in refusal(folder)
 
 
 def test_what_is_no_model_is_refused(tmp_path, folder):

@@ -117,16 +117,16 @@ def outcome(grid: Grid) -> str:
                 digest.update(path.read_bytes())
         records = [line.record for line in read_lines(folder / JOURNAL)]
         RunLog.of(records, folder / JOURNAL)  # refuses a task or round that is recorded twice or left out
-        kept = [_timeless(record) for record in records if record["kind"] != "start"]
+        kept = [timeless(record) for record in records if record["kind"] != "start"]
         digest.update(json.dumps(kept, sort_keys=True).encode())
     return digest.hexdigest()
 
 
-def _timeless(value: Any) -> Any:
+def timeless(value: Any) -> Any:
     if isinstance(value, list):
-        return [_timeless(item) for item in value]
+        return [timeless(item) for item in value]
     if isinstance(value, dict):
-        return {name: _timeless(item) for name, item in value.items() if name not in TIMES}
+        return {name: timeless(item) for name, item in value.items() if name not in TIMES}
     return value
 
 

@@ -20,6 +20,7 @@ def audit_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Check journal, files, every tensor, stored logits and accuracies of runs against their records."""
+    from bocl.cli.tables import tell_torn
     from bocl.experiment.audit import DriftError, audit
     from bocl.records.summary import find_runs
 
@@ -31,6 +32,7 @@ def audit_command(
             typer.echo(f"bocl: {error}", err=True)
             results.append({"folder": str(folder), "drift": str(error)})
             continue
+        tell_torn(folder, found.torn_bytes)
         results.append({**asdict(found), "folder": str(folder), "drift": None})
         if not as_json:
             _print_audit(found)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -12,6 +14,7 @@ from rich.table import Table
 from bocl.cli.comparison import print_comparison
 from bocl.cli.figures import duration, percent, points, widths_text
 from bocl.errors import InputError
+from bocl.records.run_log import JOURNAL
 from bocl.records.summary import RunSummary
 
 
@@ -19,6 +22,16 @@ def make_console() -> Console:
     """Return the console for results: as wide as the terminal, and wide enough for any table where there is none."""
     console = Console()
     return console if console.is_terminal else Console(width=200)
+
+
+def tell_torn(folder: Path, bytes_left_out: int) -> None:
+    """Say on standard error that a journal ends in a record which is not whole; say nothing where all are."""
+    if bytes_left_out:
+        typer.echo(
+            f"bocl: {folder / JOURNAL}: its last record is unfinished; its {bytes_left_out} bytes are left out here, "
+            "and running it again cuts them off",
+            err=True,
+        )
 
 
 def print_runs(summaries: Sequence[RunSummary]) -> None:

@@ -6,23 +6,28 @@ its accuracy the same value. Elsewhere bits may differ: logits may by LOGITS of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from torch import Tensor
+
 from bocl.errors import DamagedError, FolderError, InputError, WorkError
 from bocl.experiment.build import build_stream
 from bocl.experiment.config import Config
-from bocl.experiment.proof import canary_drift, changed_tensor
+from bocl.experiment.proof import canary_drift, changed_tensor, tensors_by_task
 from bocl.experiment.store import machine, versions
+from bocl.methods.checks import Seen
 from bocl.methods.method import Method
 from bocl.methods.saving import load
-from bocl.methods.tensor_files import read_stored, read_tensors
-from bocl.records.journal import read_lines
+from bocl.methods.tensor_files import read_tensors
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.records.files import read_stored
+from bocl.records.journal import read_with_tail
 from bocl.records.record import TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint, checkpoint_place
-from bocl.settings import parse
+from bocl.settings import parse_value
 from bocl.training.batches import to_device
 from bocl.training.device import resolve_device
 from bocl.training.evaluation import accuracy
@@ -55,14 +60,16 @@ class TaskAudit:
 class RunAudit:
     """A run that was found as recorded.
 
-    records  lines of the journal
-    files    files that have the hash recorded
-    head     hash of the journal's last line: whoever noted it elsewhere knows that the history is the same
-    forgets  whether the method changes earlier tasks, so that only the last one can be held to its record
+    records     lines of the journal
+    torn_bytes  of a line at its end that is unfinished, and left out
+    files       files that have the hash recorded
+    head        hash of the journal's last line: whoever noted it elsewhere knows that the history is the same
+    forgets     whether the method changes earlier tasks, so that only the last one can be held to its record
     """
 
     folder: Path
     records: int
+    torn_bytes: int
     files: int
     head: str
     forgets: bool
@@ -78,10 +85,10 @@ def audit(folder: str | Path, *, data: str | None = None, device: str = "auto", 
 
 
 def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> RunAudit:
-    lines = read_lines(folder / JOURNAL)
+    lines, torn_bytes = read_with_tail(folder / JOURNAL)
     log = RunLog.of([line.record for line in lines], folder / JOURNAL)
     if not log.tasks:
-        raise FolderError(f"{folder} has no finished task to audit; run it again to go on")
+        raise FolderError(f"{log.path} has no finished task to audit; run it again to go on")
     check_checkpoint(folder, log)
     files = _check_files(folder, log)
     resolve_device(device)  # wrong input is told before, and apart from, what the folder holds
@@ -89,17 +96,18 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
         method: Method = load(folder / checkpoint_place(len(log.tasks) - 1), device=device)
     except FolderError as error:
         raise DriftError(str(error)) from error
-    if len(method.seen) != len(log.tasks):
-        raise DriftError(f"{folder}: the checkpoint has learnt {len(method.seen)} tasks, the journal {len(log.tasks)}")
+    _check_same_learner(folder, log, method)
     last = len(log.tasks) - 1
     checked = [last] if method.forgets else range(last + 1)
-    tensors = {task: _check_tensors(folder, log, method, task) for task in checked}
+    stored = tensors_by_task(method)
+    tensors = {task: _check_tensors(folder, log, stored[task], task) for task in checked}
     canaries = {task: _check_canaries(folder, log, method, task) for task in checked}
     _check_rows(log, method)
     accuracies = _check_accuracy(folder, log, method, data) if with_accuracy else {}
     return RunAudit(
         folder,
         len(lines),
+        torn_bytes,
         files,
         lines[-1].sha256,
         method.forgets,
@@ -117,8 +125,9 @@ def check_untouched(folder: Path, log: RunLog, method: Method, row: Sequence[flo
     """
     if method.forgets:
         return
+    tensors = tensors_by_task(method)
     for task, record in enumerate(log.tasks):
-        _check_tensors(folder, log, method, task)
+        _check_tensors(folder, log, tensors[task], task)
         _check_canaries(folder, log, method, task)
         _compare(folder, log.learnt_in[task], method, record, row[task], f"after task {len(log.tasks) + 1}")
 
@@ -134,16 +143,37 @@ def _check_files(folder: Path, log: RunLog) -> int:
     return len(stored) + 1  # the weights, which model.json names and loading checks
 
 
-def _check_tensors(folder: Path, log: RunLog, method: Method, task: int) -> int:
+def _check_same_learner(folder: Path, log: RunLog, method: Method) -> None:
+    """Check that journal and checkpoint tell the same of what was learnt: its names, widths and numbers."""
+    network = getattr(method, "network", None)
+    for what, found, recorded in (
+        ("tasks", [entry.name for entry in method.seen], [record.name for record in log.tasks]),
+        ("stored parameters", sum(method.parameters().values()), log.tasks[-1].stored),
+        *(
+            [("widths", [growth.widths for growth in network.growths], [record.widths for record in log.tasks])]
+            if isinstance(network, ExpandableNetwork)
+            else []
+        ),
+    ):
+        if found != recorded:
+            raise DriftError(f"{folder}: the checkpoint has the {what} {found}, the journal {recorded}")
+
+
+def _check_tensors(folder: Path, log: RunLog, tensors: Mapping[str, Tensor], task: int) -> int:
     recorded = log.proofs[task].tensors
-    name = changed_tensor(method, task, recorded)
+    name = changed_tensor(tensors, recorded)
     if name is not None:
         raise DriftError(f"{folder}: task {task + 1}, '{log.tasks[task].name}': tensor {name} is not the one recorded")
     return len(recorded)
 
 
 def _check_canaries(folder: Path, log: RunLog, method: Method, task: int) -> float:
-    drift = canary_drift(method, task, read_tensors(folder, log.proofs[task].canaries))
+    stored = log.proofs[task].canaries
+    canaries = read_tensors(folder, stored)
+    try:
+        drift = canary_drift(method, task, canaries)
+    except InputError as error:
+        raise DriftError(f"{folder / stored.file} is not what was recorded for task {task + 1}: {error}") from error
     allowed = 0.0 if _same_place(log.learnt_in[task], method) else LOGITS
     if not drift <= allowed:  # NaN is a drift too
         raise DriftError(
@@ -158,28 +188,44 @@ def _check_rows(log: RunLog, method: Method) -> None:
     if method.forgets:
         return
     for later in log.tasks:
-        for record, value in zip(log.tasks, later.row, strict=False):
+        for record, *values in zip(log.tasks, later.row, later.validation_row, strict=False):
             allowed = 0.0 if log.learnt_in[record.index].machine == log.learnt_in[later.index].machine else ACCURACY
-            if abs(value - record.row[-1]) > allowed:
-                raise DriftError(
-                    f"{log.path}: task {record.index + 1}, '{record.name}', was recorded with accuracy "
-                    f"{record.row[-1]} and after task {later.index + 1} with {value}"
-                )
+            for value, first in zip(values, (record.row[-1], record.validation_row[-1]), strict=True):
+                if abs(value - first) > allowed:
+                    raise DriftError(
+                        f"{log.path}: task {record.index + 1}, '{record.name}', was recorded with accuracy "
+                        f"{first} and after task {later.index + 1} with {value}"
+                    )
 
 
 def _check_accuracy(folder: Path, log: RunLog, method: Method, data: str | None) -> dict[int, float]:
     """Measure the last row of the accuracy matrix anew; return {task: accuracy}."""
     start = log.learnt_in[-1]
-    stream = build_stream(parse(Config, start.config, str(log.path)), data)
+    stream = build_stream(_recorded_config(start, log.path), data)
     if stream.fingerprint() != start.data:
         raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
     found = {}
     for task, record in enumerate(log.tasks):
-        split = to_device(stream.test_split(task), method.device)
-        found[task] = accuracy(partial(method.predict, task=task), split)
-        recorded = log.tasks[-1].row[task]
-        _compare(folder, start, method, record, found[task], "now", recorded)
+        if method.seen[task] != Seen.of(stream[task]):
+            raise DriftError(
+                f"{folder}: task {task + 1}, '{record.name}': the checkpoint has seen other inputs than these"
+            )
+        last = log.tasks[-1]
+        for kind, split, recorded in (
+            ("validation", stream[task].validation, last.validation_row[task]),
+            ("test", stream.test_split(task), last.row[task]),
+        ):
+            found[task] = accuracy(partial(method.predict, task=task), to_device(split, method.device))
+            _compare(folder, start, method, record, found[task], "now", recorded, kind)
     return found
+
+
+def _recorded_config(start: Start, path: Path) -> Config:
+    try:
+        config: Config = parse_value(Config, start.config, "config")
+    except InputError as error:
+        raise FolderError(f"{path}: {error}; another version of bocl wrote it") from error
+    return config
 
 
 def _compare(
@@ -190,12 +236,14 @@ def _compare(
     found: float,
     when: str,
     recorded: float | None = None,
+    kind: str = "test",
 ) -> None:
     recorded = record.row[-1] if recorded is None else recorded
     allowed = 0.0 if _same_place(start, method) else ACCURACY
     if not abs(found - recorded) <= allowed:
         raise DriftError(
-            f"{folder}: task {record.index + 1}, '{record.name}': test accuracy {found} {when}, recorded was {recorded}"
+            f"{folder}: task {record.index + 1}, '{record.name}': {kind} accuracy {found} {when}, "
+            f"recorded was {recorded}"
         )
 
 

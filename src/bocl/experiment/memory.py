@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bocl.errors import FolderError
+from bocl.errors import FolderError, NetworkError
 from bocl.experiment.store import RunStore
 from bocl.methods.method import join_tensors, part_tensors
 from bocl.methods.rounds import TrainedChild, train_round
@@ -105,11 +105,19 @@ class RoundMemory:
                     "another version of bocl, another machine, or a searcher that is not deterministic; go on with "
                     "what began the run, or start again in another folder"
                 )
-        parts = part_tensors(self._store.recall(record), len(widths))
+        tensors_of_all = self._store.recall(record)
+        try:
+            parts = part_tensors(tensors_of_all, len(widths))
+            for z, fit, tensors in zip(widths, record.fits, parts, strict=True):
+                wanted = {} if fit.failure else shapes(network.graph, network.widths, z, classes, network.settings)
+                check_tensors(tensors, wanted)
+        except NetworkError as error:
+            raise FolderError(
+                f"{self._store.folder / record.weights.file} does not hold the children of its round: {error}; "
+                "restore the folder from a copy, or start again in another"
+            ) from error
         children = []
         for z, fit, tensors in zip(widths, record.fits, parts, strict=True):
-            wanted = {} if fit.failure else shapes(network.graph, network.widths, z, classes, network.settings)
-            check_tensors(tensors, wanted)
             growth = Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()})
             effort = Effort(fit.samples, fit.seconds)
             children.append(TrainedChild(growth, Fit(fit.accuracy, fit.loss, fit.epochs, effort), fit.failure))

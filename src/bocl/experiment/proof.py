@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from bocl.errors import NetworkError
 from bocl.methods.method import Method, part_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.tasks.task import Task
@@ -18,37 +19,37 @@ from bocl.tasks.task import Task
 CANARIES = 16
 
 
-def tensors_of(method: Method, task: int) -> dict[str, Tensor]:
-    """Return every tensor and buffer a task computes with, as stored and, where that differs, as used to predict.
+def tensors_by_task(method: Method) -> list[dict[str, Tensor]]:
+    """Return every tensor and buffer each task computes with, as stored and, where that differs, as used to predict.
 
-    A method that changes earlier tasks stores nothing for one task alone: all it stores is returned.
+    A method that changes earlier tasks stores nothing for one task alone: all it stores is given for each.
     """
-    state = method.state()
+    tensors = method.state().tensors
     if method.forgets:
-        return state.tensors
-    tensors = part_tensors(state.tensors, len(method.seen))[task]
+        return [tensors] * len(method.seen)
+    parts = part_tensors(tensors, len(method.seen))
     network = getattr(method, "network", None)
     if isinstance(network, ExpandableNetwork):
-        used = network.tasks[task].weights
-        tensors |= {f"compact/{name}": tensor for name, tensor in used.items()}
-    return tensors
+        for part, task in zip(parts, network.tasks, strict=True):
+            part |= {f"compact/{name}": tensor for name, tensor in task.weights.items()}
+    return parts
 
 
-def tensor_hashes(method: Method, task: int) -> dict[str, str]:
-    """Return the sha256 of every tensor a task computes with: of its type, shape and bytes."""
-    return {name: _sha256(tensor) for name, tensor in sorted(tensors_of(method, task).items())}
+def hashes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the sha256 of every tensor: of its type, shape and bytes."""
+    return {name: _sha256(tensor) for name, tensor in sorted(tensors.items())}
 
 
 def _sha256(tensor: Tensor) -> str:
     plain = tensor.detach().cpu().contiguous()
     digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)}\n".encode("ascii"))
-    digest.update(plain.numpy().tobytes())
+    digest.update(plain.numpy().data)  # read where it lies, not copied
     return digest.hexdigest()
 
 
-def changed_tensor(method: Method, task: int, recorded: Mapping[str, str]) -> str | None:
+def changed_tensor(tensors: Mapping[str, Tensor], recorded: Mapping[str, str]) -> str | None:
     """Return the name of a tensor that is not as recorded, or None."""
-    found = tensor_hashes(method, task)
+    found = hashes(tensors)
     return next((name for name in sorted({*found, *recorded}) if found.get(name) != recorded.get(name)), None)
 
 
@@ -60,8 +61,12 @@ def make_canaries(method: Method, task: Task, index: int) -> dict[str, Tensor]:
 
 def canary_drift(method: Method, index: int, canaries: Mapping[str, Tensor]) -> float:
     """Return how far the logits are from those recorded, relative to the largest of them; 0.0 for the same bits."""
+    if canaries.keys() != {"inputs", "logits"}:
+        raise NetworkError(f"it holds {', '.join(map(repr, sorted(canaries)))}, not 'inputs' and 'logits'")
     now = method.predict(canaries["inputs"], index).cpu()
     then = canaries["logits"]
+    if (now.shape, now.dtype) != (then.shape, then.dtype):
+        raise NetworkError(f"its logits are {then.dtype} of shape {tuple(then.shape)}, not those of its inputs")
     if torch.equal(now, then):
         return 0.0
     return float((now - then).abs().max() / then.abs().max().clamp(min=1.0))

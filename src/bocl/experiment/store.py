@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -28,11 +29,11 @@ from torch import Tensor
 
 from bocl.errors import ConfigError, FolderError
 from bocl.experiment.config import Config
-from bocl.experiment.proof import tensor_hashes
+from bocl.experiment.proof import hashes, tensors_by_task
 from bocl.methods.method import Method
 from bocl.methods.saving import read_state, save
-from bocl.methods.tensor_files import describe_file, read_stored, read_tensors, write_tensors
-from bocl.records.files import FULL, cannot_write, remove
+from bocl.methods.tensor_files import read_tensors, write_tensors
+from bocl.records.files import FULL, cannot_write, describe, make_folder, remove
 from bocl.records.interrupts import held_back
 from bocl.records.journal import FORMAT, Journal, to_json
 from bocl.records.record import Proof, RoundRecord, TaskRecord
@@ -44,7 +45,7 @@ from bocl.records.run_log import (
     checkpoint_place,
     round_place,
 )
-from bocl.settings import digest, parse, to_plain
+from bocl.settings import digest, parse_value, to_plain
 from bocl.version import __version__
 
 _OURS = re.compile(r"task-\d{2,}(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
@@ -77,8 +78,10 @@ class RunStore:
                 raise FolderError(f"{folder} is a file; give a folder for the run")
             fresh = not (folder / JOURNAL).is_file()
             if fresh and folder.is_dir() and any(path.name != f"{JOURNAL}.lock" for path in folder.iterdir()):
-                raise FolderError(f"{folder} holds something that is not a run; give another folder with --out")
-            folder.mkdir(parents=True, exist_ok=True)
+                raise FolderError(
+                    f"{folder} is not a run: it has no file {JOURNAL}, and is not empty; give another folder with --out"
+                )
+            make_folder(folder)
         except OSError as error:
             if error.errno in FULL:
                 raise cannot_write(folder, error) from error
@@ -149,7 +152,6 @@ class RunStore:
         """Bring a fresh method to where the last finished task left it."""
         if self.finished:
             tasks = len(self.finished)
-            read_stored(self.folder, self.log.proofs[-1].checkpoint)
             method.restore(read_state(self.folder / checkpoint_place(tasks - 1), method, tasks=tasks))
 
     def commit(self, record: TaskRecord, method: Method, canaries: Mapping[str, Tensor]) -> None:
@@ -159,9 +161,9 @@ class RunStore:
             save(method, self.folder / checkpoint)
             about = f"canaries, format {FORMAT}"
             proof = Proof(
-                tensor_hashes(method, record.index),
+                hashes(tensors_by_task(method)[record.index]),
                 write_tensors(self.folder, canaries_place(record.index), canaries, about),
-                describe_file(self.folder, f"{checkpoint}/model.json"),
+                describe(f"{checkpoint}/model.json", (self.folder / checkpoint / "model.json").read_bytes()),
             )
             self._append({"kind": "task", **asdict(record), "proof": asdict(proof)})
             self._remove_stale()
@@ -181,7 +183,7 @@ class RunStore:
                 if path.relative_to(self.folder).as_posix() not in wanted and _OURS.fullmatch(path.name):
                     remove(path)
         for path in self.folder.glob("rounds/task-*"):
-            if not any(path.iterdir()):
+            if path.is_dir() and not any(path.iterdir()):
                 remove(path)
 
     def __enter__(self) -> RunStore:
@@ -196,13 +198,17 @@ class RunStore:
 def _check_same(folder: Path, old: Mapping[str, Any], config: Config) -> None:
     """Refuse a folder of other settings; a setting that came later has its default there."""
     try:
-        before = parse(Config, old, f"{folder / JOURNAL}")
+        before = parse_value(Config, old, "config")
     except ConfigError as error:
-        raise FolderError(f"{error}; another version of bocl wrote it: give another folder with --out") from error
+        raise FolderError(
+            f"{folder / JOURNAL}: {error}; another version of bocl wrote it: give another folder with --out"
+        ) from error
     if digest(before) == digest(config):
         return
     changes = _differences(to_plain(before), to_plain(config))
-    raise FolderError(f"{folder} was made with another config ({'; '.join(changes)}); give another folder with --out")
+    raise FolderError(
+        f"{folder / JOURNAL} was made with another config ({'; '.join(changes)}); give another folder with --out"
+    )
 
 
 def _differences(old: Any, new: Any, path: str = "") -> list[str]:
@@ -214,6 +220,7 @@ def _differences(old: Any, new: Any, path: str = "") -> list[str]:
     return [] if old == new else [f"{path}: {old} there, {new} here"]
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of bocl and of what its results depend on."""
     packages = {name: metadata.version(name) for name in ("torch", "numpy", "botorch", "gpytorch")}

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from bocl.errors import NetworkError
 from bocl.methods.checks import Seen
 from bocl.networks.graph import Graph
 from bocl.records.events import Listener, nobody
@@ -98,9 +99,12 @@ def join_tensors(by_task: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 def part_tensors(tensors: Mapping[str, Tensor], tasks: int) -> list[dict[str, Tensor]]:
     """Undo ``join_tensors``."""
     parted: list[dict[str, Tensor]] = [{} for _ in range(tasks)]
+    numbers = {str(task): task for task in range(tasks)}
     for key, tensor in tensors.items():
         task, _, name = key.partition("/")
-        parted[int(task)][name] = tensor
+        if task not in numbers:
+            raise NetworkError(f"tensor '{key}' is of none of the {tasks} there are")
+        parted[numbers[task]][name] = tensor
     return parted
 
 

@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 
 import torch
 
-from bocl.errors import FolderError, InputError, NetworkError, WorkError, did_you_mean
+from bocl.errors import DamagedError, FolderError, InputError, NetworkError, WorkError, did_you_mean
 from bocl.methods.checks import Seen
 from bocl.methods.growing import check_history, growths_from
 from bocl.methods.method import Method, State, take_memory
@@ -32,8 +32,10 @@ from bocl.networks.growth import Shapes
 from bocl.networks.lateral import LateralNetwork
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.stamped import StampedNetwork
-from bocl.records.files import FULL, cannot_write, make_folder, write_whole
+from bocl.records.files import FULL, cannot_write, make_folder, open_file, write_whole
+from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
+from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint, checkpoint_place
 from bocl.settings import parse_value, plain
 from bocl.training.device import resolve_device
 
@@ -190,14 +192,25 @@ def read_state(folder: Path, method: Method, *, tasks: int) -> State:
 
 
 def _last_checkpoint(folder: Path) -> Path:
-    """Return the folder of a run's last checkpoint, or the folder itself where there is none."""
+    """Return the folder of a run's last checkpoint, as its journal has it, or the folder itself where it is no run."""
     try:
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"{folder} is a file; give the folder of a model or a run")
-        found = [path.parent for path in folder.glob("checkpoints/*/model.json")]
+        if not (folder / JOURNAL).exists():
+            return folder
     except OSError as error:
         raise FolderError(f"{folder} cannot be read: {error.strerror}") from error
-    return max(found, key=lambda path: (len(path.name), path.name), default=folder)  # task-100 is after task-99
+    records = read(folder / JOURNAL)
+    log = RunLog.of(records, folder / JOURNAL)
+    if not log.tasks:
+        raise FolderError(f"{log.path} has no finished task, so there is no model yet; run it again to go on")
+    try:
+        check_checkpoint(folder, log)
+    except DamagedError:
+        if len(read(log.path)) == len(records):
+            raise
+        return _last_checkpoint(folder)  # the run went on between the two looks
+    return folder / checkpoint_place(len(log.tasks) - 1)
 
 
 def _read_model(folder: Path) -> dict[str, Any]:
@@ -206,7 +219,8 @@ def _read_model(folder: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise FolderError(f"{path} cannot be a model: it has more than {MOST_BYTES:,} bytes")
-        model = json.loads(path.read_bytes())
+        with open_file(path) as stream:
+            model = json.loads(stream.read())
         if not isinstance(model, dict) or "format" not in model:
             raise FolderError(f"{path} cannot be read as a model: it is not a table with a format")
         if type(model["format"]) is not int or model["format"] != FORMAT:
@@ -224,7 +238,7 @@ def _read_model(folder: Path) -> dict[str, Any]:
         if weights["file"] != _weights_name(weights["sha256"]) or not _WEIGHTS.fullmatch(weights["file"]):
             raise ValueError(f"weights.file is {_show(weights['file'])}, which is not the name of its weights")
     except FileNotFoundError:
-        raise FolderError(f"{folder} holds no model: there is no {_FILE} in it") from None
+        raise FolderError(f"{folder} holds no model: there is no {_FILE} in it, nor the {JOURNAL} of a run") from None
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror}") from error
     except FolderError:
@@ -237,10 +251,11 @@ def _read_model(folder: Path) -> dict[str, Any]:
 def _read_tensors(folder: Path, model: Mapping[str, Any]) -> dict[str, Any]:
     file = folder / model["weights"]["file"]
     try:
-        with file.open("rb") as stream:  # what has another hash is not taken into memory
+        with open_file(file) as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != model["weights"]["sha256"]:
                 raise FolderError(f"{file} is damaged: its hash is not the one in {_FILE}")
-        return unpack(file.read_bytes(), file)
+            stream.seek(0)  # what has another hash is not taken into memory
+            return unpack(stream.read(), file)
     except OSError as error:
         raise FolderError(f"{file} cannot be read: {error.strerror}") from error
 

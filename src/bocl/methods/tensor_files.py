@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from bocl.errors import DamagedError, FolderError
-from bocl.records.files import write_whole
+from bocl.errors import FolderError
+from bocl.records.files import describe, read_stored, write_whole
 from bocl.records.record import StoredFile
 
 
@@ -34,29 +33,7 @@ def write_tensors(folder: Path, place: str, tensors: Mapping[str, Tensor], about
     """Write tensors to a place in a run's folder and return what names them."""
     data = pack(tensors, about)
     write_whole(folder / place, data)
-    return StoredFile(place, len(data), hashlib.sha256(data).hexdigest())
-
-
-def describe_file(folder: Path, place: str) -> StoredFile:
-    """Return what names a file that is there."""
-    data = (folder / place).read_bytes()
-    return StoredFile(place, len(data), hashlib.sha256(data).hexdigest())
-
-
-def read_stored(folder: Path, stored: StoredFile) -> bytes:
-    """Return the bytes of a file that is as it was when it was recorded; its size is looked at first."""
-    path = folder / stored.file
-    way_out = "restore it from a copy, or start again in another folder"
-    try:
-        size = path.stat().st_size
-        if size != stored.bytes:
-            raise DamagedError(f"{path} is damaged: it has {size} bytes, recorded were {stored.bytes}; {way_out}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror}; {way_out}") from error
-    if hashlib.sha256(data).hexdigest() != stored.sha256:
-        raise DamagedError(f"{path} is damaged: its hash is not the one recorded; {way_out}")
-    return data
+    return describe(place, data)
 
 
 def read_tensors(folder: Path, stored: StoredFile) -> dict[str, Tensor]:

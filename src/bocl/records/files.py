@@ -6,12 +6,16 @@ Everything a run writes goes through here or through the journal, one system cal
 from __future__ import annotations
 
 import errno
+import hashlib
+import io
 import os
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 
-from bocl.errors import WorkError
+from bocl.errors import DamagedError, WorkError
+from bocl.records.record import StoredFile
 
 PARTIAL = ".partial"  # ends the name of a file that is still being written
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -38,13 +42,46 @@ def write_whole(path: Path, data: bytes) -> None:
         raise cannot_write(path, error) from error
 
 
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file to read it. A pipe or a device in its place could wait or go on for ever: it is an OSError."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a file")
+    return path.open("rb")
+
+
+def describe(place: str, data: bytes) -> StoredFile:
+    """Return what names a file with these bytes."""
+    return StoredFile(place, len(data), hashlib.sha256(data).hexdigest())
+
+
+def read_stored(folder: Path, stored: StoredFile) -> bytes:
+    """Return the bytes of a file that is as it was when it was recorded; its size is looked at first."""
+    path = folder / stored.file
+    way_out = "restore it from a copy, or start again in another folder"
+    try:
+        size = path.stat().st_size
+        if size != stored.bytes:
+            raise DamagedError(f"{path} is damaged: it has {size} bytes, recorded were {stored.bytes}; {way_out}")
+        with open_file(path) as file:
+            data = file.read()
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}; {way_out}") from error
+    if describe(stored.file, data) != stored:
+        raise DamagedError(f"{path} is damaged: its hash is not the one recorded; {way_out}")
+    return data
+
+
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, so that their names survive a crash."""
-    if folder.is_dir():
+    """Make a folder, and those above it, so that their names survive a crash.
+
+    An empty one may be one whose maker died before its name reached the disk, so it counts as new.
+    """
+    if folder == folder.parent or (folder.is_dir() and any(folder.iterdir())):
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    sync_directory(folder.parent)
+    with suppress(PermissionError):  # a folder that was given to us in one we may not read
+        sync_directory(folder.parent)
 
 
 def remove(path: Path) -> None:

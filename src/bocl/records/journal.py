@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any
 
 from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError
-from bocl.records.files import FULL, cannot_write, sync_directory
+from bocl.records.files import FULL, cannot_write, open_file, sync_directory
 
 try:
     import fcntl
@@ -316,12 +316,20 @@ def read(path: str | Path) -> list[dict[str, Any]]:
 
 def read_lines(path: str | Path) -> list[Line]:
     """Return the lines of a journal, as ``read`` does their records."""
+    return read_with_tail(path)[0]
+
+
+def read_with_tail(path: str | Path) -> tuple[list[Line], int]:
+    """Return the lines of a journal, and how many bytes of an unfinished line follow them."""
     path = Path(path)
-    return scan(_bytes_of(path), path)[0]
+    data = _bytes_of(path)
+    lines, intact = scan(data, path)
+    return lines, len(data) - intact
 
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with open_file(path) as file:
+            return file.read()
     except OSError as error:
         raise FolderError(f"{path}: cannot be read: {error.strerror}; is this a run's folder?") from error

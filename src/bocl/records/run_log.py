@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bocl.errors import DamagedError, InputError
+from bocl.records.files import read_stored
 from bocl.records.journal import FORMAT
 from bocl.records.record import Proof, RoundRecord, StoredFile, TaskRecord, Widths
 from bocl.settings import parse_value
@@ -162,6 +163,9 @@ class RunLog:
         _require(entry.index == index, f"it finishes task {entry.index + 1}, not task {index + 1}")
         wanted = self.starts[0].config["stream"]["tasks"]
         _require(index < wanted, f"it finishes task {index + 1} of {wanted}")
+        before = self.tasks[-1].stored if self.tasks else 0
+        added = sum(entry.parameters.values())
+        _require(entry.stored == before + added, f"{entry.stored} parameters are stored, not {before} + {added}")
         for row in (entry.row, entry.validation_row):
             _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
         for value in (*entry.row, *entry.validation_row):
@@ -188,12 +192,15 @@ class RunLog:
 
 def check_checkpoint(folder: Path, log: RunLog) -> None:
     """Refuse a folder without the learner of its last finished task: the journal and the rest are not of one run."""
-    if log.tasks and not (folder / checkpoint_place(len(log.tasks) - 1)).is_dir():
-        place = checkpoint_place(len(log.tasks) - 1)
+    if not log.tasks:
+        return
+    place = folder / checkpoint_place(len(log.tasks) - 1)
+    if not place.is_dir():
         raise DamagedError(
-            f"{folder / place} is missing, but {log.path} ends with task {len(log.tasks)}: one of them was cut short "
+            f"{place} is missing, but {log.path} ends with task {len(log.tasks)}: one of them was cut short "
             "or moved; restore the folder from a copy, or start again in another"
         )
+    read_stored(folder, log.proofs[-1].checkpoint)
 
 
 def _check_file(stored: StoredFile, place: str) -> None:

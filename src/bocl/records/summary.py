@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bocl.errors import FolderError
-from bocl.records.journal import read, to_json
+from bocl.records.journal import read_lines, read_with_tail, to_json
 from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
 from bocl.records.record import TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
@@ -16,12 +16,17 @@ from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run: its settings, its finished tasks, and the figures of its accuracy matrix."""
+    """One run: its settings, its finished tasks, and the figures of its accuracy matrix.
+
+    groups      names of the hidden groups, in the order of widths
+    torn_bytes  of a record at the end of the journal that is unfinished, and left out here
+    """
 
     folder: Path
     config: dict[str, Any]
-    groups: tuple[str, ...]  # names of the hidden groups, in the order of widths
+    groups: tuple[str, ...]
     tasks: tuple[TaskRecord, ...]
+    torn_bytes: int = 0
 
     @property
     def method(self) -> str:
@@ -79,17 +84,17 @@ def summarise(folder: str | Path) -> RunSummary:
     folder = Path(folder)
     if not (folder / JOURNAL).is_file():
         raise FolderError(f"{folder} is not a run: there is no {JOURNAL} in it")
-    records = read(folder / JOURNAL)
-    log = RunLog.of(records, folder / JOURNAL)
+    lines, torn_bytes = read_with_tail(folder / JOURNAL)
+    log = RunLog.of([line.record for line in lines], folder / JOURNAL)
     if not log.starts:
-        raise FolderError(f"{folder} holds no finished record yet; start the run again to resume it")
+        raise FolderError(f"{log.path} holds no finished record yet; start the run again to resume it")
     try:
         check_checkpoint(folder, log)
     except FolderError:
-        if len(read(folder / JOURNAL)) == len(records):
+        if len(read_lines(folder / JOURNAL)) == len(lines):
             raise
         return summarise(folder)  # the run went on between the two looks
-    return RunSummary(folder, log.starts[0].config, log.starts[0].groups, tuple(log.tasks))
+    return RunSummary(folder, log.starts[0].config, log.starts[0].groups, tuple(log.tasks), torn_bytes)
 
 
 def find_runs(folder: str | Path) -> list[Path]:
