@@ -93,7 +93,7 @@ def test_md5_and_bytes_are_verified_too(tmp_path):
     path = write(tmp_path, {"file": CONTENT}) / "file"
     assert read_verified(FoundFile(path, wanted)) == CONTENT
     verify_bytes(CONTENT, wanted, "it")
-    with pytest.raises(DataError, match="some member is not as published"):
+    with pytest.raises(DataError, match="some member is not the published file"):
         verify_bytes(CONTENT + b"!", wanted, "some member")
 
 
