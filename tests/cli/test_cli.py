@@ -187,7 +187,7 @@ def test_several_runs_end_with_a_comparison(bocl):
         (["run", "--set", "network=lenet"], "cannot take samples of shape (1, 8, 8)"),
         (["run", "--data", "nowhere"], "data is 'nowhere', which is not a folder"),
         (["run", ""], "unknown preset ''"),
-        (["run", "--set", "network={build='resnet', arguments={widths=[]}}"], "resnet(widths=[]) failed"),
+        (["run", "--set", "network={build='resnet', arguments={widths=[]}}"], "resnet.widths is []; it must be a list of 1 to 1000"),
         (["run", "--set", "network=sys:exit"], "network: sys:exit() failed: SystemExit"),
         (["run", "--seeds", "0,00"], "names a seed twice"),
         (["run", "--out", "x" * 300], "cannot be used"),
