@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check torture format clean
+.PHONY: demo test check torture fuzz format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -19,6 +19,9 @@ check: $(READY)  ## lint, format, types, import order
 
 torture: $(READY)  ## kill runs at every system call and at random moments, and see that nothing is lost
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/kills.py
+
+fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
+	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

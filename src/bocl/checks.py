@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from bocl.errors import ConfigError
 
+LARGEST = 1e30  # of a setting that has no other end: float32 holds it, and a few times its size
 T = TypeVar("T")
 Check = Callable[[str, object], Any]  # (name, value) → the value as it is kept
 
@@ -51,6 +52,8 @@ def number(
     *, above: float | None = None, least: float | None = None, below: float | None = None, most: float | None = None
 ) -> Callable[[str, object], float]:
     """Check for a finite number, in the range whose ends ``above`` and ``below`` leave out."""
+    if most is None and below is None:
+        most = LARGEST
     ends = {"above": above, "at least": least, "below": below, "at most": most}
     wanted = "a finite number " + " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
 

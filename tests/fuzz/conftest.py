@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from fuzzing import TALLY, TIMES
+
+sys.path.append(str(Path(__file__).parents[1] / "tasks"))  # its small data files and its server serve here too
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

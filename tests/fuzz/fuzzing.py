@@ -1,4 +1,4 @@
-"""What every fuzz test needs: how many cases, what a case must look like from outside, and a tally of what came of them.
+"""What every fuzz test needs: how many cases, what each must look like from outside, and a tally of what came of them.
 
 A few hundred fixed cases run in the test suite; ``make fuzz`` sets BOCL_FUZZ, which multiplies them and draws others.
 """
@@ -37,7 +37,7 @@ def cases(count: int) -> settings:
     )
 
 
-class Began(BaseException):  # noqa: N818 - not an error: the input was accepted
+class Began(BaseException):
     """A run is about to begin: all its input was accepted, and its folder is open."""
 
 

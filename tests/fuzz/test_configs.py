@@ -67,7 +67,9 @@ LINES = st.tuples(KEYS, VALUES).map(lambda pair: f"{pair[0]} = {pair[1]}".encode
 GOOD = b'network = {build = "mlp", arguments = {inputs = 64, hidden = [6, 5]}}\n'
 JUNK = st.one_of(
     st.binary(max_size=30),
-    st.sampled_from([b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"[", b"[[search]]", b"[network]", b"=", b'"""', b"[a.b.c]"]),
+    st.sampled_from(
+        [b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"[", b"[[search]]", b"[network]", b"=", b'"""', b"[a.b.c]"]
+    ),
 )
 
 
@@ -77,7 +79,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("configs")
 
 
-@cases(120)
+@cases(60)
 @given(st.lists(st.one_of(LINES, JUNK), max_size=4), st.booleans())
 def test_a_config_file_is_valid_or_refused_in_one_line(here, monkeypatch, lines, begin):
     monkeypatch.chdir(here)
@@ -95,7 +97,7 @@ def test_any_bytes_are_valid_or_refused_in_one_line(here, monkeypatch, content):
         judge("config file of any bytes", call("validate", "mine.toml"))
 
 
-@cases(200)
+@cases(100)
 @given(st.lists(st.tuples(KEYS, VALUES).map("=".join), min_size=1, max_size=3))
 @example(["seed=0x" + "f" * 5000])
 @example(["network.arguments=" + "{a=" * 240 + "1" + "}" * 240])

@@ -17,10 +17,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bocl
-from bocl.errors import BoclError, InputError
+from bocl.errors import InputError
 
 DTYPES = st.sampled_from(
-    ["u1", "i1", "?", "i4", "i8", "u8", "f2", "f4", "f8", ">f4", ">i2", "g", "c8", "O", "S3", "U3", "M8[s]", "m8[s]", "V4"]
+    [
+        "u1",
+        "i1",
+        "?",
+        "i4",
+        "i8",
+        "u8",
+        "f2",
+        "f4",
+        "f8",
+        ">f4",
+        ">i2",
+        "g",
+        "c8",
+        "O",
+        "S3",
+        "U3",
+        "M8[s]",
+        "m8[s]",
+        "V4",
+    ]
 )
 SHAPES = st.one_of(
     st.tuples(st.sampled_from([0, 1, 2, 12, 30]), st.sampled_from([0, 1, 4])),
@@ -98,31 +118,36 @@ LABELS = st.one_of(
     st.sampled_from([torch.arange(30) % 2, (torch.arange(30) % 2)[:, None], np.uint64(2**64 - 1) - np.zeros(30, "u8")]),
 )
 OBJECTS = st.one_of(
-    st.sampled_from([None, 0, "x", b"x", 1.5, {}, set(), object(), Hostile(), [[1, 2], [3]], [[]], [None] * 30, cyclic()]),
-    st.sampled_from([range(30), [[Hostile()] * 4] * 30, [["1"] * 4] * 30, [[10**400] * 4] * 30, np.float32(1), Ellipsis]),
+    st.sampled_from(
+        [None, 0, "x", b"x", 1.5, {}, set(), object(), Hostile(), [[1, 2], [3]], [[]], [None] * 30, cyclic()]
+    ),
+    st.sampled_from(
+        [range(30), [[Hostile()] * 4] * 30, [["1"] * 4] * 30, [[10**400] * 4] * 30, np.float32(1), Ellipsis]
+    ),
 )
 INPUTS = st.one_of(st.just(np.ones((30, 4), "f4")), st.just(np.ones((30, 4), "u1")), numpy_arrays(), tensors(), OBJECTS)
-VIEWS = st.tuples(HUGE, st.sampled_from(["u1", "f4", "f8", "i8"])).map(lambda s: np.broadcast_to(np.zeros((), s[1]), s[0]))
+VIEWS = st.tuples(HUGE, st.sampled_from(["u1", "f4", "f8", "i8"])).map(
+    lambda s: np.broadcast_to(np.zeros((), s[1]), s[0])
+)
 ANYTHING = st.one_of(INPUTS, VIEWS, LABELS)
+FRACTIONS = st.one_of(
+    st.floats(),
+    st.sampled_from([None, "0.1", True, 0, 1, 10**400, -(10**5000), Fraction(1, 9), Decimal("0.1"), np.float32(0.2)]),
+)
+SEEDS = st.one_of(st.integers(), st.sampled_from([None, 1.0, "0", True, np.int64(3), 10**5000, Hostile()]))
+NAMES = st.sampled_from([None, [], ["a"], ["a", "b"], "ab", [None, 3], ["a\nb", 1.5], 3])
+TESTS = st.one_of(st.lists(st.tuples(ANYTHING, LABELS), max_size=2), st.sampled_from([None, "ab", 3, [3, 4]]))
 OPTIONS = st.fixed_dictionaries(
     {},
-    optional={
-        "validation": st.one_of(st.floats(), st.sampled_from([None, "0.1", True, 10**400, Fraction(1, 9), Decimal("0.1"), 1e-9, Hostile()])),
-        "test_fraction": st.one_of(st.floats(), st.sampled_from([None, 0, 1, -(10**5000), np.float32(0.2), np.nan])),
-        "seed": st.one_of(st.integers(), st.sampled_from([None, 1.0, "0", True, np.int64(3), 10**5000, Hostile()])),
-        "names": st.sampled_from([None, [], ["a"], ["a", "b"], "ab", [None, 3], ["a\nb", 1.5], 3]),
-        "test": st.one_of(st.none(), st.lists(st.tuples(ANYTHING, LABELS), max_size=2), st.sampled_from(["ab", 3, [3, 4]])),
-    },
-)  # fmt: skip
+    optional={"validation": FRACTIONS, "test_fraction": FRACTIONS, "seed": SEEDS, "names": NAMES, "test": TESTS},
+)
 
 
 def outcome(kind: str, call: Callable[[], Any]) -> Any:
-    """Call, count, and let nothing through but what bocl raises on purpose."""
+    """Call, count, and let nothing be raised but what says that the input was wrong."""
     try:
         result = call()
-    except BoclError as error:
-        assert isinstance(error, InputError), error
-        assert str(error)
+    except InputError:
         TALLY[kind, "refused"] += 1
         return None
     TALLY[kind, "accepted"] += 1
@@ -156,7 +181,9 @@ def learner(kind: str) -> bocl.BOCL:
 
 @cases(120)
 @given(
-    st.sampled_from(["u1", "f4"]), ANYTHING, st.one_of(st.just(0), st.sampled_from([1, -1, None, "0", 0.0, True, 2**70]))
+    st.sampled_from(["u1", "f4"]),
+    ANYTHING,
+    st.one_of(st.just(0), st.sampled_from([1, -1, None, "0", 0.0, True, 2**70])),
 )
 def test_inputs_give_finite_logits_or_are_refused(kind, inputs, task):
     logits = outcome("predict", lambda: learner(kind).predict(inputs, task))
@@ -172,7 +199,9 @@ def test_learn_refuses_what_does_not_fit_the_tasks_before(kind, given_task):
     before = known.predict(np.zeros((2, 4), kind), 0)
     if isinstance(given_task, tuple):
         stream = outcome("from_arrays, for learn", lambda: bocl.from_arrays([given_task]))
-        if stream is None or (stream[0].input_shape == (4,) and (stream[0].train.raw.dtype == torch.uint8) == (kind == "u1")):
+        if stream is None or (
+            stream[0].input_shape == (4,) and (stream[0].train.raw.dtype == torch.uint8) == (kind == "u1")
+        ):
             return
         given_task = stream[0]
     assert outcome("learn", lambda: known.learn(given_task)) is None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import pickle
 import struct
-import sys
 import tarfile
 import tracemalloc
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from data_files import idx_file, python2_pickle, small_cifar, small_mnist, tar_file, write, zipped
 from fuzzing import TALLY, cases, untouched
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,19 +23,27 @@ from bocl.tasks import cifar100, mnist
 from bocl.tasks.archives import gunzip, tar_members
 from bocl.tasks.formats import CIFAR_RECORD, cifar_pickle, cifar_records, idx_array
 
-sys.path.append(str(Path(__file__).parents[1] / "tasks"))  # for the small data files of its tests
-
-from data_files import idx_file, python2_pickle, small_cifar, small_mnist, tar_file, write, zipped
-
 WANTED = {"folder/train": 3000, "folder/test": 100}
 TAR = tar_file({"folder/train": bytes(range(250)) * 12, "folder/notes": b"hello", "folder/test": b"b" * 50})
 IDX = idx_file(np.arange(60).reshape(5, 3, 4))
 PICKLE = python2_pickle(np.zeros((2, 3072), np.uint8), [1, 2])
-NAMES = ("folder/train", "folder/test", "../out", "/out", "folder/../../out", "folder", "x" * 300, "é/\n", ".", "", "a\\..\\b")
+NAMES = (
+    "folder/train",
+    "folder/test",
+    "../out",
+    "/out",
+    "folder/../../out",
+    "folder",
+    "x" * 300,
+    "é/\n",
+    ".",
+    "",
+    "a\\..\\b",
+)
 KINDS = [
-    tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE,
-    tarfile.FIFOTYPE, tarfile.CONTTYPE, tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
-    tarfile.XHDTYPE, tarfile.XGLTYPE, b"S", b"V", b"Z", b"\xff",
+    tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE,
+    tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.CONTTYPE, tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"S", b"V", b"Z", b"\xff",
 ]  # fmt: skip
 SIZES = st.sampled_from([0, 1, 100, 512, 3000, 3001, 1 << 20, 1 << 33, 1 << 40, (1 << 62)])
 
@@ -50,14 +57,14 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refused_or(kind: str, folder: Path, function: Any, *arguments: Any) -> Any:
     """Return what a reader makes of bytes, or None where it refuses them; it must leave the folder alone."""
+    result, refusal = None, None
     with untouched(folder):
         try:
             result = function(*arguments)
         except DataError as error:
-            assert "some/file" in str(error)
-            TALLY[kind, "refused"] += 1
-            return None
-    TALLY[kind, "accepted"] += 1
+            refusal = str(error)
+    assert refusal is None or "some/file" in refusal
+    TALLY[kind, "accepted" if refusal is None else "refused"] += 1
     return result
 
 
@@ -109,14 +116,14 @@ def test_cifar_records_are_whole_or_refused(inside, data):
     assert read is None or len(read[0]) * CIFAR_RECORD == len(data)
 
 
-@cases(80)
+@cases(50)
 @given(damaged(TAR))
 def test_a_damaged_archive_is_read_or_refused(inside, data):
     read = refused_or("tar.gz, damaged", inside, tar_members, data, WANTED, "some/file")
     assert read is None or all(len(read[name]) <= limit for name, limit in WANTED.items())
 
 
-@cases(80)
+@cases(50)
 @given(st.binary(max_size=200).map(gzip.compress) | damaged(gzip.decompress(TAR)).map(gzip.compress))
 def test_an_archive_damaged_before_it_was_compressed_is_read_or_refused(inside, data):
     read = refused_or("tar.gz, damaged inside", inside, tar_members, data, WANTED, "some/file")
@@ -131,12 +138,14 @@ def odd_members(draw: Any) -> bytes:
     member.linkname = draw(st.sampled_from(NAMES))
     member.size = draw(SIZES)
     kind = draw(st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
-    filling = draw(st.sampled_from([b"\0", b"19 path=../../out\n", b"30 GNU.sparse.size=999999999\n", b"99999999999 a=b\n"]))
+    filling = draw(
+        st.sampled_from([b"\0", b"19 path=../../out\n", b"30 GNU.sparse.size=999999999\n", b"99999999999 a=b\n"])
+    )
     length = min(member.size, 1 << 22)
     return member.tobuf(kind) + (filling * (length // len(filling) + 1))[:length] + bytes(-length % 512)
 
 
-@cases(80)
+@cases(50)
 @given(st.lists(odd_members(), min_size=1, max_size=3), st.integers(1, 200))
 def test_hostile_members_are_refused_within_the_limits_of_memory(inside, members, times):
     data = gzip.compress(b"".join(members) * (times if sum(map(len, members)) < 1 << 12 else 1) + bytes(1024), 1)
@@ -154,7 +163,8 @@ CALLS = [
     ("numpy", "ndarray.tofile"), ("numpy", "load"), ("numpy.core.multiarray", "fromfile"), ("pathlib", "Path.touch"),
     ("copyreg", "_reconstructor"), ("numpy.testing", "rundocs"), ("numpy", "f2py.os.system"), ("io", "open"),
     ("bocl.tasks.formats", "pickle.loads"), ("codecs", "open"), ("operator", "methodcaller"), ("numpy", "dtype"),
-    ("numpy", "ndarray"), ("numpy.core.multiarray", "_reconstruct"), ("", ""), ("os\0", "system"), ("numpy", "dtype.__init__"),
+    ("numpy", "ndarray"), ("numpy.core.multiarray", "_reconstruct"), ("", ""), ("os\0", "system"),
+    ("numpy", "dtype.__init__"),
 ]  # fmt: skip
 PAYLOADS = ["touch payload-was-here", "payload-was-here", "open('payload-was-here', 'w')"]
 
@@ -166,7 +176,9 @@ def programs(draw: Any) -> bytes:
     payload = pickle.dumps(draw(st.sampled_from(PAYLOADS)), 2)[2:-1]
     arguments = b"(" + payload + draw(st.sampled_from([b"", b"X\x01\0\0\0w", payload])) + b"t"
     plain = f"{module}\n{name}\n".encode()
-    stacked = b"".join(b"X" + struct.pack("<I", len(text.encode())) + text.encode() for text in (module, name)) + b"\x93"
+    stacked = (
+        b"".join(b"X" + struct.pack("<I", len(text.encode())) + text.encode() for text in (module, name)) + b"\x93"
+    )
     call = draw(
         st.sampled_from([
             b"c" + plain + arguments + b"R",
@@ -196,11 +208,11 @@ def test_a_pickle_runs_no_code(inside, data):
 
 
 def test_the_payload_would_leave_a_file(inside):
-    pickle.loads(b"\x80\x02cposix\nsystem\n(X\x16\0\0\0touch payload-was-heretR.")  # noqa: S301 - that is the point
+    pickle.loads(b"\x80\x02cposix\nsystem\n(X\x16\0\0\0touch payload-was-heretR.")
     assert os.listdir(inside) == ["payload-was-here"]
 
 
-@cases(15)
+@cases(8)
 @given(st.sampled_from(["gz", "plain"]), st.integers(0, 3), st.data())
 def test_a_wrong_file_of_mnist_is_refused_by_its_hash(tmp_path_factory, form, which, data):
     folder = tmp_path_factory.mktemp("mnist")
@@ -217,8 +229,12 @@ def test_a_wrong_file_of_mnist_is_refused_by_its_hash(tmp_path_factory, form, wh
         TALLY["MNIST with a wrong file", "refused"] += 1
 
 
-@cases(15)
-@given(st.sampled_from(["binary", "python"]), st.booleans(), st.one_of(st.just(b""), odd_members().map(gzip.compress), programs()))
+@cases(8)
+@given(
+    st.sampled_from(["binary", "python"]),
+    st.booleans(),
+    st.one_of(st.just(b""), odd_members().map(gzip.compress), programs()),
+)
 def test_a_wrong_file_of_cifar_is_refused_by_its_hash(tmp_path_factory, edition, packed, wrong):
     folder = tmp_path_factory.mktemp("cifar")
     with pytest.MonkeyPatch.context() as patch:

@@ -97,5 +97,7 @@ def resnet(
 def _sizes(name: str, sizes: Sequence[int]) -> list[int]:
     """Check for one size or more, none of them zero."""
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or not 1 <= len(sizes) <= MOST_LAYERS:
-        raise NetworkError(f"{name} is {shown(sizes)}; it must be a list of 1 to {MOST_LAYERS} numbers of units, such as [48, 24]")
+        raise NetworkError(
+            f"{name} is {shown(sizes)}; it must be a list of 1 to {MOST_LAYERS} numbers of units, such as [48, 24]"
+        )
     return [_size(f"{name}[{position}]", size) for position, size in enumerate(sizes)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.checks import counted, number, whole
+from bocl.checks import counted, number, shown, whole
 from bocl.errors import ConfigError, DataError
 from bocl.seeding import seed_for
 from bocl.tasks.images import channel_statistics, fingerprint_of
@@ -134,7 +134,7 @@ def _check_fraction(name: str, value: object) -> None:
     try:
         number(above=0, below=1)(name, value)
     except ConfigError as error:
-        raise DataError(f"{error}: give a fraction such as 0.1") from error
+        raise DataError(f"{name} is {shown(value)}; give a fraction between 0 and 1, such as 0.1") from error
 
 
 def _check_length(name: str, values: Sequence[Any], tasks: int) -> None:
