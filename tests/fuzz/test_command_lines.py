@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fuzzing import call, cases, contents, judge
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 RUN = Path(__file__).parents[1] / "fixtures" / "run-format-2"
@@ -53,7 +53,7 @@ FUNCTIONS = [line.split()[1].split("(")[0].rstrip(":") for line in MODULE.splitl
 ODD_NAMES = (
     "", " ", "a b", "ünï", "é\u0301", "line\nbreak", "tab\t", "-", "--", "-x", "--nothing", "~", "~nobody", "*", "a;b",
     "$HOME", ".", "..", "/dev/null", "/dev/null/x", "/proc/nowhere", "nowhere", "nowhere/deep", "x" * 300, "d/" * 3000,
-    "file", "file/x", "empty", "loop", "dangling", "run", "run/journal.jsonl", "broken", "grid", "mine.toml",
+    "file", "file/x", "empty", "loop", "dangling", "run", "run/journal.jsonl", "broken", "full", "grid", "mine.toml",
     "bad.toml", "folder.toml", "digits", "digit", "\udcff", "\x1b[31mred", "=", "%s", "{}", "\u202e", "own",
     "a" * 254 + ".toml",
 )  # fmt: skip
@@ -136,6 +136,8 @@ def fill(folder: Path) -> None:
     (folder / "broken" / "bocl-seed0" / "journal.jsonl").write_bytes(b"\x00\xff{\n")
     (folder / "broken" / "bocl-seed0" / "journal.jsonl.lock").touch()
     shutil.copytree(RUN, folder / "run")
+    (folder / "full" / "bocl-seed0").mkdir(parents=True)
+    (folder / "full" / "bocl-seed0" / "notes").write_text("something that is not a run")
     (folder / "grid").mkdir()
     (folder / "grid" / "bocl-seed0").write_text("a file where a run would be")
 
@@ -198,6 +200,9 @@ def test_list_and_unknown_commands_are_valid_or_refused_in_one_line(inside, opti
 
 @cases(30)
 @given(NAMES, st.sampled_from(["run", "show", "audit", "validate", "data", "both"]))
+@example("full", "run")
+@example("x" * 300, "show")
+@example("line\nbreak", "validate")
 def test_a_folder_of_any_name_is_used_or_refused_in_one_line(inside, name, command):
     words = {
         "run": ["run", f"--out={name}"],
