@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check torture corruption format clean
+.PHONY: demo test check torture corruption fuzz format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -22,6 +22,9 @@ torture: $(READY)  ## kill runs at every system call and at random moments, and 
 
 corruption: $(READY)  ## damage every file of a run in every way, and see that nothing answers wrongly
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/corruption.py
+
+fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
+	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

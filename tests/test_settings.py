@@ -437,3 +437,30 @@ def test_settings_need_no_torch():
     environment = {**os.environ, "PYTHONPATH": str(Path(bocl.errors.__file__).parents[1])}
     script = "import sys, bocl.settings; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], env=environment).returncode == 0
+
+
+@pytest.mark.parametrize("value", ["0x" + "f" * 5000, "9223372036854775808", "[1, {a = -9223372036854775809}]"])
+def test_integers_beyond_64_bits_are_refused(tmp_path, value):
+    (tmp_path / "my.toml").write_text(f"seed = {value}")
+    with pytest.raises(ConfigError, match=r"my.toml: an integer of more than 64 bits"):
+        read_toml(tmp_path / "my.toml")
+    with pytest.raises(ConfigError, match=r"^--set seed=.{,60}: an integer of more than 64 bits"):
+        apply_overrides({}, [f"seed={value}"])
+
+
+@pytest.mark.parametrize("depth", [21, 240, 2000])
+def test_nesting_without_end_is_refused(tmp_path, depth):
+    (tmp_path / "my.toml").write_text(f"a = {'[' * depth}{']' * depth}")
+    with pytest.raises(ConfigError, match=r"my.toml: nested too deeply"):
+        read_toml(tmp_path / "my.toml")
+    with pytest.raises(ConfigError, match="expected the form"):
+        apply_overrides({}, [".".join("a" * depth) + "=1"])
+
+
+def test_a_number_that_float32_cannot_hold_is_refused():
+    from bocl.methods.den import DENSettings
+
+    with pytest.raises(
+        ConfigError, match=r"den.anchor is 1e\+300; it must be a finite number at least 0 and at most 1e\+30"
+    ):
+        DENSettings(anchor=1e300)

@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from bocl.errors import ConfigError
 
+LARGEST = 1e30  # of a setting that has no other end: float32 holds it, and a few times its size
 T = TypeVar("T")
 Check = Callable[[str, object], Any]  # (name, value) → the value as it is kept
 
@@ -50,6 +52,8 @@ def number(
     *, above: float | None = None, least: float | None = None, below: float | None = None, most: float | None = None
 ) -> Callable[[str, object], float]:
     """Check for a finite number, in the range whose ends ``above`` and ``below`` leave out."""
+    if most is None and below is None:
+        most = LARGEST
     ends = {"above": above, "at least": least, "below": below, "at most": most}
     wanted = "a finite number " + " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
 
@@ -123,10 +127,25 @@ def per_group(name: str, value: T | tuple[T, ...], groups: int) -> tuple[T, ...]
         return (value,) * groups
     if len(value) != groups:
         raise ConfigError(
-            f"{name} has {counted(len(value), 'entry', 'entries')} {_shown(value)}, but the network has "
+            f"{name} has {counted(len(value), 'entry', 'entries')} {shown(value)}, but the network has "
             f"{counted(groups, 'hidden group')}; give one entry per group, or one number for all"
         )
     return value
+
+
+def shown(value: object) -> str:
+    """Return a value short enough for one line."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a user's own __repr__ may fail in any way, and Python refuses to write very large integers
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def beyond_memory(size: int) -> str | None:
+    """Say how far so many bytes are beyond this machine's memory; None where they are not."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{size / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB of memory" if size > memory else None
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
@@ -135,13 +154,4 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def _wrong(name: str, value: object, wanted: str) -> ConfigError:
-    return ConfigError(f"{name} is {_shown(value)}; it must be {wanted}")
-
-
-def _shown(value: object) -> str:
-    """Return a value short enough for one line."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a user's own __repr__ may fail in any way, and Python refuses to write very large integers
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "…"
+    return ConfigError(f"{name} is {shown(value)}; it must be {wanted}")

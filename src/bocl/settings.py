@@ -27,7 +27,11 @@ from bocl.errors import ConfigError, InputError, did_you_mean
 
 T = TypeVar("T")
 
+MOST_NESTING = 20  # tables within tables
+
 _FAILED = object()  # stands for a value whose problems are already noted
+
+_TOO_DEEP = "nested too deeply to be a config"
 
 # What was expected, by pydantic's name for the error; the rest of a message is ours as well.
 _EXPECTED = {
@@ -210,10 +214,14 @@ def _show(value: object) -> str:
     if isinstance(value, date | time):
         return f"the date or time {value}"
     text = json.dumps(value, ensure_ascii=False, default=str)
-    text = text if len(text) <= 60 else text[:57] + "…"
+    text = _cut(text)
     if isinstance(value, str):
         return f"the string {text}"
     return f"the list {text}" if isinstance(value, list | tuple) else text
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _under(path: str, key: str) -> str:
@@ -230,18 +238,20 @@ def apply_overrides(data: Mapping[str, object], overrides: Iterable[str]) -> dic
     for override in overrides:
         dotted, equals, text = override.partition("=")
         steps = [step.strip() for step in dotted.split(".")]
-        if not equals or not all(steps):
-            raise ConfigError(f"--set {override}: expected the form a.b=value, such as --set recipe.epochs=5")
+        if not equals or not all(steps) or len(steps) > MOST_NESTING:
+            raise ConfigError(f"--set {_cut(override)}: expected the form a.b=value, such as --set recipe.epochs=5")
         table: dict[str, object] = result
         for depth, step in enumerate(steps[:-1], start=1):
             inner = table.setdefault(step, {})
             if not isinstance(inner, dict):
                 raise ConfigError(
-                    f"--set {override}: {'.'.join(steps[:depth])} is {_show(inner)}, not a table, "
+                    f"--set {_cut(override)}: {'.'.join(steps[:depth])} is {_show(inner)}, not a table, "
                     "and has no keys to set"
                 )
             table = inner
-        table[steps[-1]] = _override_value(text.strip())
+        table[steps[-1]] = value = _override_value(text.strip())
+        if excess := _excess(value):
+            raise ConfigError(f"--set {_cut(override)}: {excess}")
     return result
 
 
@@ -271,11 +281,28 @@ def read_toml(path: str | Path) -> dict[str, object]:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}: line {line} is not UTF-8 text; save the file as UTF-8") from error
     try:
-        return tomllib.loads(text)
+        read = tomllib.loads(text)
     except ValueError as error:  # its message ends with the line and column
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
     except RecursionError as error:
-        raise ConfigError(f"{path}: nested too deeply to be a config") from error
+        raise ConfigError(f"{path}: {_TOO_DEEP}") from error
+    if excess := _excess(read):
+        raise ConfigError(f"{path}: {excess}")
+    return read
+
+
+def _excess(value: object, depth: int = 0) -> str | None:
+    """Say what in a value no config holds: nesting without end, or integers beyond the 64 bits TOML promises."""
+    if depth > MOST_NESTING:
+        return _TOO_DEEP
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "an integer of more than 64 bits, which no setting is"
+    items: Iterable[object] = ()
+    if isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, list):
+        items = value
+    return next(filter(None, (_excess(item, depth + 1) for item in items)), None)
 
 
 def to_plain(config: object) -> dict[str, Any]:

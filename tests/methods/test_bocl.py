@@ -372,3 +372,13 @@ def test_a_difficulty_that_was_not_measured_comes_back(tmp_path):
         assert math.isnan(back.history[0].difficulty)
         assert back.history[0].trials == learner.history[0].trials
         back.learn(hard_stream()[2])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda view: torch.zeros(1).expand(view.shape)])
+def test_inputs_that_memory_cannot_hold_are_refused_before_they_are_copied(kind):
+    learner = make_bocl()
+    learner.learn(hard_stream()[0])
+    shape = hard_stream()[0].input_shape
+    for wrong, message in (((10**12, *shape), "GB of memory"), ((10**12, *shape, 2), "takes samples of shape")):
+        with pytest.raises(InputError, match=message):
+            learner.predict(kind(np.broadcast_to(np.float32(0), wrong)), task=0)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from network_examples import NETWORKS, copy_into, grown, make_task
 from torch import Tensor, nn
 
-from bocl.errors import NetworkError
+from bocl.errors import InputError, NetworkError
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.compact import assemble
 from bocl.networks.graph import from_json, to_json
@@ -386,3 +386,26 @@ def test_what_cannot_be_grown_is_refused_with_its_name_and_the_reason(name):
     module, reason = REFUSED[name]
     with pytest.raises(NetworkError, match=reason):
         trace(module)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_layer_without_units_is_refused():
+    with pytest.raises(NetworkError, match="'1' has 0 units; a layer starts with one or more"):
+        trace(nn.Sequential(nn.Flatten(), nn.Linear(8, 0), nn.Linear(0, 3)))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mlp(0, [3]), "mlp.inputs is 0; it must be at least 1"),
+        (lambda: mlp(4, [3, 2.5]), r"mlp.hidden\[1\] is 2.5; it must be a whole number"),
+        (lambda: mlp(4, 3), "mlp.hidden is 3; it must be a list"),
+        (lambda: mlp(4, [3] * 1001), "mlp.hidden is .*; it must be a list of 1 to 1000"),
+        (lambda: lenet(channels=-1), "lenet.channels is -1; it must be at least 1"),
+        (lambda: resnet(widths=[]), r"resnet.widths is \[\]; it must be a list"),
+        (lambda: resnet(blocks=10**9), "resnet.blocks is 1000000000; it must be at most 333"),
+    ],
+)
+def test_networks_of_impossible_sizes_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

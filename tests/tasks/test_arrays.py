@@ -261,3 +261,30 @@ def test_a_seed_is_a_whole_number_and_numpys_is_the_same():
     for seed in (-1, "x", 1.5, None):
         with pytest.raises(InputError, match=re.escape(f"seed is {seed!r}")):
             from_arrays([vectors()], seed=seed)
+
+
+@pytest.mark.parametrize("kind", ["u1", "f4"])
+def test_a_view_that_memory_cannot_hold_is_refused_before_it_is_copied(kind):
+    view = np.broadcast_to(np.zeros((), kind), (10**9, 10**6))
+    with pytest.raises(DataError, match=r"samples of shape \(1000000000, 1000000\) take 4,000,000 GB"):
+        from_arrays([(view, np.zeros(3, int))])
+
+
+def test_labels_are_counted_before_they_are_looked_at():
+    with pytest.raises(DataError, match="30 samples but 100000000000000 labels"):
+        from_arrays([(np.zeros((30, 2)), np.broadcast_to(np.int64(0), 10**14))])
+
+
+@pytest.mark.parametrize("fraction", [10**400, -(10**5000)], ids=["large", "unspeakable"])
+def test_a_fraction_of_any_size_is_refused(fraction):
+    with pytest.raises(DataError, match="give a fraction between 0 and 1"):
+        from_arrays([(np.zeros((30, 2)), np.arange(30) % 2)], validation=fraction)
+
+
+def test_labels_that_cannot_be_shown_are_refused():
+    class Unspeakable:
+        def __repr__(self):
+            raise ValueError("no name")
+
+    with pytest.raises(DataError, match=r"the first is a Unspeakable\) are not integers"):
+        from_arrays([(np.zeros((30, 2)), [Unspeakable()] * 30)])

@@ -48,7 +48,7 @@ def test_a_member_is_verified_even_in_an_archive_that_is_believed(edition, tmp_p
     forged = tar_file({**members, place: contents[place][:-1] + b"?"})
     constant = f"{edition.upper()}_ARCHIVE"
     monkeypatch.setattr(cifar100, constant, PublishedFile(name, md5(forged)))
-    with pytest.raises(DataError, match=f"{place} is not as published"):
+    with pytest.raises(DataError, match=f"{place} is not the published file"):
         load_cifar100(write(tmp_path, {name: forged}))
 
 

@@ -5,62 +5,26 @@ from __future__ import annotations
 import logging
 import socket
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 from data_files import sha256, small_cifar, small_mnist, zipped
+from data_server import Server
 
 from bocl.errors import DataError
 from bocl.tasks import cifar100, mnist
+from bocl.tasks import download as downloads
 from bocl.tasks.download import download
 from bocl.tasks.files import PublishedFile, obtain
 
 CONTENT = bytes(range(256)) * 1000
-
-
-class Server:
-    """Serves ``contents`` under any folder; /short/ cuts them off, /flaky/ the first time, /wrong/ changes them."""
-
-    def __init__(self, contents):
-        self.asked: list[str] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                server.asked.append(self.path)
-                folder, _, name = self.path[1:].partition("/")
-                if name not in contents or folder == "missing":
-                    self.send_error(404)
-                    return
-                content = contents[name]
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                if folder == "short" or (folder == "flaky" and server.asked.count(self.path) == 1):
-                    content = content[: len(content) // 2]
-                if folder == "wrong":
-                    content = bytes(len(content))
-                self.wfile.write(content)
-
-            def log_message(self, *arguments):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.http.server_port}"
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.05,))
-        self.thread.start()
-
-    def stop(self):
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()
+LIMIT = 2 * len(CONTENT)
 
 
 @pytest.fixture
 def serve(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(downloads, "SCHEMES", ("https://", "http://"))  # the server has no certificate
     started = []
 
     def start(contents):
@@ -80,7 +44,7 @@ def closed_port() -> str:
 
 def fetch(server, target, folders, failures=None):
     mirrors = [f"{server.address}/{folder}/file.bin" for folder in folders]
-    return download(mirrors, target, sha256(CONTENT), [] if failures is None else failures)
+    return download(mirrors, target, sha256(CONTENT), LIMIT, [] if failures is None else failures)
 
 
 @pytest.mark.parametrize("bad", ["missing", "short", "wrong"])
@@ -119,7 +83,7 @@ def test_nothing_is_left_behind_when_every_mirror_fails(serve, tmp_path):
     assert reasons[2] == "the file has the wrong hash"
 
 
-def test_a_failed_search_and_download_is_one_clear_line(empty_cache):
+def test_a_failed_search_and_download_is_one_clear_line(serve, empty_cache):
     address = closed_port()
     file = PublishedFile("a/file.bin", sha256(CONTENT), (f"{address}/one/file.bin", f"{address}/two/file.bin"))
     with pytest.raises(DataError) as caught:
@@ -194,3 +158,28 @@ def test_the_real_mirrors_are_encrypted_and_more_than_one():
     for mirrors in (mnist.MIRRORS, cifar):
         assert len(mirrors) > 1
         assert all(mirror.startswith("https://") for mirror in mirrors)
+
+
+def test_a_mirror_that_sends_too_much_is_stopped(serve, tmp_path):
+    failures: list[str] = []
+    assert not fetch(serve({"file.bin": CONTENT}), tmp_path / "file.bin", ["endless", "bomb"], failures)
+    assert [failure.rpartition("/file.bin: ")[2] for failure in failures] == [
+        f"sends more than the {LIMIT} bytes expected; do not trust it"
+    ] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_encrypted_is_not_asked(serve, tmp_path, monkeypatch):
+    server, failures = serve({"file.bin": CONTENT}), []
+    monkeypatch.setattr(downloads, "SCHEMES", ("https://",))
+    assert not fetch(server, tmp_path / "file.bin", ["good"], failures)
+    assert server.asked == []
+    assert failures == [f"{server.address}/good/file.bin: not encrypted: https alone is used"]
+
+
+def test_a_redirect_cannot_leave_what_is_encrypted(serve, tmp_path, monkeypatch):
+    server, failures = serve({"file.bin": CONTENT}), []
+    monkeypatch.setattr(downloads, "SCHEMES", (f"{server.address}/away/",))  # stands for https
+    assert not fetch(server, tmp_path / "file.bin", ["away"], failures)
+    assert server.asked == ["/away/file.bin"]
+    assert failures[0].endswith("not encrypted: https alone is used")

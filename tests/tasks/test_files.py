@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import platformdirs
 import pytest
@@ -93,10 +94,32 @@ def test_md5_and_bytes_are_verified_too(tmp_path):
     path = write(tmp_path, {"file": CONTENT}) / "file"
     assert read_verified(FoundFile(path, wanted)) == CONTENT
     verify_bytes(CONTENT, wanted, "it")
-    with pytest.raises(DataError, match="some member is not as published"):
+    with pytest.raises(DataError, match="some member is not the published file"):
         verify_bytes(CONTENT + b"!", wanted, "some member")
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(DataError, match=f"{tmp_path} cannot be read"):
         read_verified(FoundFile(tmp_path, sha256(CONTENT)))
+
+
+def test_what_is_verified_is_what_is_used(tmp_path, monkeypatch):
+    path = write(tmp_path, {"file": CONTENT}) / "file"
+    opened, open_file = [], Path.open
+
+    def changing(self, *arguments):
+        opened.append(self)
+        if len(opened) > 1:
+            path.write_bytes(b"something else")
+        return open_file(self, *arguments)
+
+    monkeypatch.setattr(Path, "open", changing)
+    assert read_verified(FoundFile(path, sha256(CONTENT))) == CONTENT
+
+
+def test_no_more_is_read_than_a_published_file_has(tmp_path, monkeypatch):
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(1 << 40)
+    monkeypatch.setattr("bocl.tasks.files.LARGEST", len(CONTENT))
+    with pytest.raises(DataError, match="not the published file"):
+        read_verified(FoundFile(tmp_path / "file", sha256(CONTENT)))

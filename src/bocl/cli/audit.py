@@ -20,6 +20,7 @@ def audit_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Check journal, files, every tensor, stored logits and accuracies of runs against their records."""
+    from bocl.cli.figures import one_line
     from bocl.cli.tables import tell_torn
     from bocl.experiment.audit import DriftError, audit
     from bocl.records.summary import find_runs
@@ -29,7 +30,7 @@ def audit_command(
         try:
             found = audit(folder, data=data, device=device, with_accuracy=accuracy)
         except DriftError as error:
-            typer.echo(f"bocl: {error}", err=True)
+            typer.echo(f"bocl: {one_line(str(error))}", err=True)
             results.append({"folder": str(folder), "drift": str(error)})
             continue
         tell_torn(folder, found.torn_bytes)

@@ -9,6 +9,15 @@ from statistics import fmean, stdev
 from bocl.records.record import Widths
 
 
+def one_line(message: str) -> str:
+    """Return a message with what cannot be printed, such as a line break in a name, escaped; a list keeps its lines."""
+    return "\n  ".join("".join(map(_shown, entry)) for entry in message.split("\n  "))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
 def percent(value: float) -> str:
     """Return an accuracy as a percentage."""
     return "failed" if math.isnan(value) else f"{100 * value:.2f} %"

@@ -6,17 +6,21 @@ import contextlib
 import io
 import os
 import sys
+from typing import Any
 
 import typer
 
 from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
+from bocl.cli.figures import one_line
 from bocl.cli.list import list_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
 from bocl.cli.validate import validate_command
 from bocl.errors import BoclError, InputError
 from bocl.version import __version__
+
+UsageError: Any = typer.BadParameter.__base__  # of a command line; Typer gives it no name of its own
 
 app = typer.Typer(
     name="bocl",
@@ -54,10 +58,13 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an arrow on a terminal without one is no reason to stop
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except BoclError as error:
-        print(f"bocl: {error}", file=sys.stderr)
+        print(f"bocl: {one_line(str(error))}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
+    except UsageError as error:
+        print(f"bocl: {one_line(error.format_message())} (bocl --help says what there is)", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:  # the reader of our output went away, or its disk is full
         with contextlib.suppress(OSError):
             print(f"bocl: cannot write: {error.strerror}", file=sys.stderr)

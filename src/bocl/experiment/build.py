@@ -6,8 +6,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
+from bocl.checks import beyond_memory
 from bocl.errors import BoclError, ConfigError, did_you_mean
 from bocl.experiment.config import Config, NetworkSettings
 from bocl.methods.bocl import BOCL
@@ -44,9 +46,10 @@ def build_stream(config: Config, data: str | None = None) -> TaskStream:
 
 def build_network(settings: NetworkSettings) -> Graph:
     """Call the network's function and trace what it returns."""
-    function = NETWORKS.get(settings.build) or _import(settings.build)
     try:
-        return trace(function(**settings.arguments))
+        if settings.build in NETWORKS:
+            return trace(_without_memory(settings))
+        return trace(_import(settings.build)(**settings.arguments))
     except BoclError:
         raise
     except (Exception, SystemExit) as error:  # the user's function may fail in any way
@@ -54,6 +57,15 @@ def build_network(settings: NetworkSettings) -> Graph:
         raise ConfigError(
             f"network: {settings.build}({given}) failed: {_first_line(error)} (set network.arguments)"
         ) from error
+
+
+def _without_memory(settings: NetworkSettings) -> nn.Module:
+    """Make a network by name as shapes alone, which is all that is used, and refuse one that memory cannot hold."""
+    with torch.device("meta"):
+        module = NETWORKS[settings.build](**settings.arguments)
+    if excess := beyond_memory(sum(tensor.nbytes for tensor in module.parameters())):
+        raise ConfigError(f"network: {settings.build} takes {excess}; set smaller network.arguments")
+    return module
 
 
 def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from bocl.checks import whole
 from bocl.errors import ConfigError, did_you_mean
 from bocl.methods.den import DENSettings
 from bocl.methods.ewc import EWCSettings
@@ -21,6 +22,7 @@ from bocl.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
+MOST_SEED = 2**63 - 1  # TOML's largest integer
 MethodName = Literal["bocl", "sn", "ewc", "gem", "pgn", "den", "rcl", "fixed", "frozen", "independent", "joint"]
 
 
@@ -91,8 +93,7 @@ class Config:
     den: DENSettings = field(default_factory=DENSettings)
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ConfigError(f"seed is {self.seed}; it must be 0 or more")
+        whole(most=MOST_SEED)("seed", self.seed)
 
 
 def presets() -> dict[str, str]:

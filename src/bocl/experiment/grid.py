@@ -12,7 +12,7 @@ from typing import cast, get_args
 
 from bocl.errors import ConfigError, NetworkError, WorkError, did_you_mean
 from bocl.experiment.build import build_method, build_network
-from bocl.experiment.config import Config, MethodName, experiment_name, load_config, run_name
+from bocl.experiment.config import MOST_SEED, Config, MethodName, experiment_name, load_config, run_name
 from bocl.experiment.run import run
 from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.records.events import Event, Listener
@@ -102,8 +102,8 @@ def _methods(text: str) -> list[MethodName]:
 def _seeds(text: str) -> list[int]:
     words = _words("--seeds", text)
     for word in words:
-        if not (word.isascii() and word.isdigit()):
-            raise ConfigError(f"--seeds: '{word}' is not a whole number of 0 or more, as in --seeds 0,1,2,3")
+        if not (word.isascii() and word.isdigit() and len(word) <= len(str(MOST_SEED))):
+            raise ConfigError(f"--seeds: '{word}' is not a whole number from 0 to {MOST_SEED}, as in --seeds 0,1,2,3")
     seeds = [int(word) for word in words]
     if len(set(seeds)) < len(seeds):
         raise ConfigError(f"--seeds: '{text}' names a seed twice")

@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bocl.checks import counted
+from bocl.checks import counted, shown
 from bocl.errors import DataError, InputError, NetworkError, WorkError
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings, initialise
 from bocl.networks.trace import trace
 from bocl.records.record import Widths
-from bocl.tasks.samples import as_array, check_tensor
+from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Split, Task
 
 NOT_FINITE = "the loss was not finite"
@@ -114,16 +115,18 @@ def check_inputs(x: Any, task: int, seen: list[Seen], device: torch.device) -> T
     already scaled, as ``Split.inputs`` gives it. A task of floats takes numbers of any type but uint8.
     """
     if isinstance(task, bool) or not isinstance(task, Integral):
-        raise InputError(f"task is {task!r}; give its number, an integer from 0 on")
+        raise InputError(f"task is {shown(task)}; give its number, an integer from 0 on")
     if not 0 <= task < len(seen):
         raise InputError(f"task {task} has not been learnt; {counted(len(seen), 'task')} so far, numbered from 0")
     about, where = seen[int(task)], f"x for task {task}: samples"
-    given = _as_tensor(x, where)
-    if given.dim() == 0 or tuple(given.shape[1:]) != about.shape:
+    values = x if isinstance(x, Tensor) else as_array(x, where)
+    if values.ndim == 0 or tuple(values.shape[1:]) != about.shape:
         wanted = ", ".join(map(str, ("n", *about.shape)))
         raise DataError(
-            f"task {task} takes samples of shape {about.shape}, and x has shape {tuple(given.shape)}; give ({wanted})"
+            f"task {task} takes samples of shape {about.shape}, and x has shape {tuple(values.shape)}; give ({wanted})"
         )
+    check_size(tuple(values.shape), where)
+    given = _as_tensor(values, where)
     if about.in_bytes and given.dtype not in (torch.uint8, torch.float32):
         raise DataError(
             f"{where} of type {_type_name(given)}, but the task was learnt from bytes; give uint8, or float32 scaled "
@@ -141,14 +144,14 @@ def check_inputs(x: Any, task: int, seen: list[Seen], device: torch.device) -> T
     return inputs
 
 
-def _as_tensor(x: Any, where: str) -> Tensor:
+def _as_tensor(values: Tensor | NDArray[Any], where: str) -> Tensor:
     """Return real numbers as a tensor; a tensor stays on its device."""
-    if isinstance(x, Tensor):
-        check_tensor(x, where)
-        if x.is_complex():
-            raise DataError(f"{where} of type {_type_name(x)} are not real numbers; convert them to float32")
-        return x
-    array = as_array(x, where)
+    if isinstance(values, Tensor):
+        check_tensor(values, where)
+        if values.is_complex():
+            raise DataError(f"{where} of type {_type_name(values)} are not real numbers; convert them to float32")
+        return values
+    array = values
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where} of type {array.dtype} are not numbers; convert them to float32 or uint8")
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # torch has no such type

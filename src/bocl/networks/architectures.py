@@ -7,11 +7,18 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from bocl.checks import shown, whole
+from bocl.errors import NetworkError
+
+MOST_LAYERS = 1000  # far beyond what can be trained
+_size = whole(least=1)
+
 
 def mlp(inputs: int, hidden: Sequence[int], classes: int = 10) -> nn.Sequential:
     """A multilayer perceptron with ReLU on flattened inputs: ``mlp(784, [312, 128])``."""
+    inputs, classes = _size("mlp.inputs", inputs), _size("mlp.classes", classes)
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
-    for number, width in enumerate(hidden, start=1):
+    for number, width in enumerate(_sizes("mlp.hidden", hidden), start=1):
         layers[f"fc{number}"] = nn.Linear(inputs, width)
         layers[f"relu{number}"] = nn.ReLU()
         inputs = width
@@ -41,7 +48,7 @@ class LeNet(nn.Module):
 
 def lenet(channels: int = 3, classes: int = 10) -> LeNet:
     """LeNet-5 for 32 x 32 images: 62,006 parameters with 3 channels and 10 classes."""
-    return LeNet(channels, classes)
+    return LeNet(_size("lenet.channels", channels), _size("lenet.classes", classes))
 
 
 class _Residual(nn.Module):
@@ -67,6 +74,9 @@ def resnet(
     channels: int = 3, widths: Sequence[int] = (16, 32, 64), blocks: int = 1, classes: int = 10
 ) -> nn.Sequential:
     """A small residual network with batch norm, for images of any size."""
+    widths = _sizes("resnet.widths", widths)
+    blocks = whole(least=1, most=MOST_LAYERS // len(widths))("resnet.blocks", blocks)
+    channels, classes = _size("resnet.channels", channels), _size("resnet.classes", classes)
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         stem=nn.Conv2d(channels, widths[0], 3, padding=1, bias=False),
         norm=nn.BatchNorm2d(widths[0]),
@@ -82,3 +92,12 @@ def resnet(
     layers["flatten"] = nn.Flatten()
     layers["head"] = nn.Linear(before, classes)
     return nn.Sequential(layers)
+
+
+def _sizes(name: str, sizes: Sequence[int]) -> list[int]:
+    """Check for one size or more, none of them zero."""
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence) or not 1 <= len(sizes) <= MOST_LAYERS:
+        raise NetworkError(
+            f"{name} is {shown(sizes)}; it must be a list of 1 to {MOST_LAYERS} numbers of units, such as [48, 24]"
+        )
+    return [_size(f"{name}[{position}]", size) for position, size in enumerate(sizes)]

@@ -325,6 +325,8 @@ class _Tracing:
             raise NetworkError(f"'{name}' expects {channels} channels but reads {value.width}")
 
     def _open(self, name: str, width: int) -> int:
+        if width < 1:
+            raise NetworkError(f"'{name}' has {width} units; a layer starts with one or more")
         self.opened.append(Group(name, width))
         self.tied.append(len(self.tied))
         return len(self.opened) - 1

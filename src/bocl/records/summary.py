@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -100,7 +101,7 @@ def summarise(folder: str | Path) -> RunSummary:
 def find_runs(folder: str | Path) -> list[Path]:
     """Return the runs in a folder: itself, or those of the grid it holds, by name."""
     folder = Path(folder)
-    if not folder.exists():
+    if not os.path.exists(folder):  # unlike Path.exists, it takes any name
         raise FolderError(f"{folder}: there is no such folder")
     if (folder / JOURNAL).is_file():
         return [folder]

@@ -7,11 +7,12 @@ import io
 import tarfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from bocl.errors import DataError
 
 MOST_MEMBERS = 100  # the published archives have five
+_SLACK = 1 << 20  # bytes of headers, padding and members nobody asks for
 
 
 def gunzip(data: bytes, limit: int, where: str) -> bytes:
@@ -26,25 +27,44 @@ def gunzip(data: bytes, limit: int, where: str) -> bytes:
     return content
 
 
-def tar_members(path: Path, limits: Mapping[str, int]) -> dict[str, bytes]:
+def tar_members(data: bytes, limits: Mapping[str, int], where: str) -> dict[str, bytes]:
     """Return the members named in ``limits`` (name → most bytes) of a .tar.gz file."""
     contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with (
+            _Limited(data, _SLACK + sum(limits.values()), where) as unpacked,
+            tarfile.open(fileobj=unpacked, mode="r|") as archive,
+        ):
             for count, member in enumerate(archive):
-                _check_member(member, count, limits, path)
+                _check_member(member, count, limits, where)
                 stream = archive.extractfile(member) if member.name in limits else None
                 if stream is not None:
                     contents[member.name] = stream.read()
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise DataError(f"{path} cannot be read as a .tar.gz file ({error}); get it again") from error
+    except DataError:
+        raise
+    except Exception as error:  # damaged headers raise nearly anything
+        raise DataError(f"{where} cannot be read as a .tar.gz file ({error}); get it again") from error
     missing = [name for name in limits if name not in contents]
     if missing:
-        raise DataError(f"{path} has no member {', '.join(missing)}; get it again")
+        raise DataError(f"{where} has no member {', '.join(missing)}; get it again")
     return contents
 
 
-def _check_member(member: tarfile.TarInfo, count: int, limits: Mapping[str, int], path: Path) -> None:
+class _Limited(gzip.GzipFile):
+    """Decompresses ``limit`` bytes and no more: an archive's headers are unpacked too, and may declare any size."""
+
+    def __init__(self, data: bytes, limit: int, where: str) -> None:
+        super().__init__(fileobj=io.BytesIO(data))
+        self.limit, self.where = limit, where
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size)
+        if self.tell() > self.limit:
+            raise DataError(f"{self.where} decompresses to more than the {self.limit} bytes expected; do not trust it")
+        return content
+
+
+def _check_member(member: tarfile.TarInfo, count: int, limits: Mapping[str, int], where: str) -> None:
     name = PurePosixPath(member.name)
     largest = max(limits.values())
     if name.is_absolute() or ".." in name.parts:
@@ -57,4 +77,4 @@ def _check_member(member: tarfile.TarInfo, count: int, limits: Mapping[str, int]
         problem = f"more than {MOST_MEMBERS} members"
     else:
         return
-    raise DataError(f"{path}: {problem}, unlike the published archive; do not trust it")
+    raise DataError(f"{where}: {problem}, unlike the published archive; do not trust it")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.checks import counted, whole
-from bocl.errors import DataError
+from bocl.checks import counted, number, shown, whole
+from bocl.errors import ConfigError, DataError
 from bocl.seeding import seed_for
 from bocl.tasks.images import channel_statistics, fingerprint_of
 from bocl.tasks.partition import stratified_rows
@@ -132,8 +131,10 @@ def _check_list(name: str, values: object, wanted: str) -> None:
 
 
 def _check_fraction(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise DataError(f"{name} is {value!r}; give a fraction between 0 and 1, such as 0.1")
+    try:
+        number(above=0, below=1)(name, value)
+    except ConfigError as error:
+        raise DataError(f"{name} is {shown(value)}; give a fraction between 0 and 1, such as 0.1") from error
 
 
 def _check_length(name: str, values: Sequence[Any], tasks: int) -> None:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from bocl.tasks.archives import tar_members
-from bocl.tasks.files import FoundFile, PublishedFile, obtain, read_verified, verify, verify_bytes
+from bocl.tasks.files import LARGEST, FoundFile, PublishedFile, obtain, read_verified, verify_bytes
 from bocl.tasks.formats import cifar_pickle, cifar_records
 from bocl.tasks.images import LabelledImages, labelled_images
 
@@ -36,7 +36,6 @@ PYTHON_FILES = (
     PublishedFile("cifar-100-python/train", "md5:16019d7e3df5f24257cddd939b257f8d"),
     PublishedFile("cifar-100-python/test", "md5:f0ef6b0ae62326f3e7ffdfab6717acfc"),
 )
-LARGEST = 200_000_000  # bytes; the largest member has 155 million
 
 
 def load_cifar100(data: Path | str | None = None) -> LabelledImages:
@@ -59,12 +58,12 @@ def _read(files: tuple[FoundFile, ...]) -> LabelledImages:
 
 def _contents(files: tuple[FoundFile, ...]) -> list[bytes]:
     """Return the training and the test file, from the archive or from their folder."""
+    contents = [read_verified(file) for file in files]
     if len(files) == 2:
-        return [read_verified(file) for file in files]
+        return contents
     (archive,) = files
-    verify(archive)
     wanted = BINARY_FILES if archive.hash == BINARY_ARCHIVE.hash else PYTHON_FILES
-    members = tar_members(archive.path, {member.place: LARGEST for member in wanted})
+    members = tar_members(contents[0], {member.place: LARGEST for member in wanted}, str(archive.path))
     for member in wanted:
         verify_bytes(members[member.place], member.hash, f"{archive.path}: {member.place}")
     return [members[member.place] for member in wanted]

@@ -18,6 +18,7 @@ from bocl.errors import DataError
 from bocl.tasks.download import download
 
 ENVIRONMENT_VARIABLE = "BOCL_DATA"
+LARGEST = 200_000_000  # bytes of a file or of a member of an archive; the largest published one has 169 million
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def obtain(what: str, editions: Sequence[tuple[PublishedFile, ...]], data: Path 
     for edition in editions:
         for file in edition if len(edition) == 1 else ():
             target = folders[-1] / file.place
-            if download(file.mirrors, target, file.hash, failures):
+            if download(file.mirrors, target, file.hash, LARGEST, failures):
                 return (FoundFile(target, file.hash),)
     forms = " or ".join(" and ".join(file.place for file in edition) for edition in editions)
     raise DataError(
@@ -67,8 +68,8 @@ def search_folders(data: Path | str | None) -> list[Path]:
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     for source, folder in (("data", data), (ENVIRONMENT_VARIABLE, named)):
         if folder:
-            path = Path(folder).expanduser()
-            if not path.is_dir():
+            path = Path(os.path.expanduser(folder))  # and os.path.isdir: they raise nothing, whatever the name
+            if not os.path.isdir(path):
                 raise DataError(f"{source} is {str(folder)!r}, which is not a folder; create it or correct the path")
             folders.append(path)
     return [*folders, cache_folder()]
@@ -79,30 +80,23 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("bocl", appauthor=False))
 
 
-def verify(file: FoundFile) -> None:
-    """Refuse a file that does not have its hash, without loading it."""
-    algorithm, _, wanted = file.hash.partition(":")
+def read_verified(file: FoundFile) -> bytes:
+    """Return the content of a file that has its hash; it is read once, so that what is checked is what is used."""
     try:
         with file.path.open("rb") as stream:
-            found = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+            content = stream.read(LARGEST + 1)
     except OSError as error:
         raise DataError(f"{file.path} cannot be read ({error}); correct its permissions or remove it") from error
-    if found != wanted:
-        raise DataError(
-            f"{file.path} is not the published file: its {algorithm} is {found}, wanted {wanted}; delete or "
-            "move it to have it looked for elsewhere or downloaded again"
-        )
-
-
-def read_verified(file: FoundFile) -> bytes:
-    """Return the content of a file that has its hash."""
-    verify(file)
-    return file.path.read_bytes()
+    verify_bytes(content, file.hash, str(file.path))
+    return content
 
 
 def verify_bytes(content: bytes, wanted: str, where: str) -> None:
-    """Refuse bytes, such as a member of an archive, that do not have the hash wanted."""
+    """Refuse bytes, of a file or of a member of an archive, that do not have the hash wanted."""
     algorithm, _, digest = wanted.partition(":")
     found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if found != digest:
-        raise DataError(f"{where} is not as published: its {algorithm} is {found}, wanted {digest}; get it again")
+        raise DataError(
+            f"{where} is not the published file: its {algorithm} is {found}, wanted {digest}; delete or "
+            "move it to have it looked for elsewhere or downloaded again"
+        )

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from bocl.errors import DataError
 
 CIFAR_RECORD = 2 + 3 * 32 * 32  # coarse label, fine label, red plane, green plane, blue plane
+MOST_DIMENSIONS = 3  # of an idx file: images, rows, columns
 
 
 def idx_array(data: bytes, where: str) -> NDArray[np.uint8]:
     """Read the MNIST format: two zero bytes, type 8 (bytes), number of dimensions, each size, the values."""
-    if len(data) < 4 or data[:3] != b"\x00\x00\x08" or len(data) < 4 + 4 * data[3]:
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08" or data[3] > MOST_DIMENSIONS or len(data) < 4 + 4 * data[3]:
         raise DataError(f"{where} is not an idx file of bytes (it starts with {data[:4]!r}); get it again")
     shape = tuple(int(size) for size in np.frombuffer(data, ">u4", count=data[3], offset=4))
     values = np.frombuffer(data, np.uint8, offset=4 + 4 * data[3])

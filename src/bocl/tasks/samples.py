@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bocl.checks import beyond_memory, shown
 from bocl.errors import DataError
 from bocl.tasks.task import Split, Task
 
@@ -37,13 +39,7 @@ class Samples:
 def checked_samples(inputs: Any, labels: Any, where: str) -> Samples:
     """Turn a user's arrays or tensors into Samples; ``where`` names them in messages: ``tasks[2]``."""
     checked_inputs = _checked_inputs(inputs, where)
-    checked_labels = _checked_labels(labels, where)
-    if len(checked_inputs) != len(checked_labels):
-        raise DataError(
-            f"{where}: {len(checked_inputs)} samples but {len(checked_labels)} labels; "
-            "give one label for each sample, in the same order"
-        )
-    return Samples(checked_inputs, checked_labels)
+    return Samples(checked_inputs, _checked_labels(labels, len(checked_inputs), where))
 
 
 def class_count(labels: NDArray[np.int64], where: str, least: int = 1) -> int:
@@ -128,6 +124,12 @@ def as_array(values: Any, where: str) -> NDArray[Any]:
         raise DataError(f"{where} are not an array ({reason}); give rows of equal length") from error
 
 
+def check_size(shape: tuple[int, ...], where: str) -> None:
+    """Refuse a view, of few bytes itself, whose copy in float32 no memory holds."""
+    if excess := beyond_memory(4 * math.prod(shape)):
+        raise DataError(f"{where} of shape {tuple(shape)} take {excess}; give fewer of them")
+
+
 def check_tensor(tensor: Tensor, where: str) -> None:
     """Refuse tensors without plain values: sparse ones, those on the meta device, those of exotic types."""
     if tensor.layout != torch.strided or tensor.is_nested:
@@ -150,6 +152,7 @@ def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
         )
     if array.size == 0:
         raise DataError(f"{where}: no samples (shape {array.shape}); leave the task out or give it samples")
+    check_size(array.shape, f"{where}: samples")
     if array.dtype == np.uint8:
         return array
     with np.errstate(over="ignore"):  # what overflows becomes inf, which the next check names
@@ -166,15 +169,19 @@ def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
     return floats
 
 
-def _checked_labels(labels: Any, where: str) -> NDArray[np.int64]:
+def _checked_labels(labels: Any, samples: int, where: str) -> NDArray[np.int64]:
     array = as_array(labels, f"{where}: labels")
     if array.ndim != 1:
         raise DataError(f"{where}: labels of shape {array.shape}; give one integer per sample, shape (n,)")
     if array.size == 0:
         raise DataError(f"{where}: no labels; give one integer per sample")
+    if len(array) != samples:
+        raise DataError(
+            f"{where}: {samples} samples but {len(array)} labels; give one label for each sample, in the same order"
+        )
     if array.dtype.kind not in "iu":
         raise DataError(
-            f"{where}: labels of type {array.dtype} (the first is {array[0]!r}) are not integers; number the "
+            f"{where}: labels of type {array.dtype} (the first is {shown(array[0])}) are not integers; number the "
             "classes 0, 1, 2 … and convert with y.astype('int64')"
         )
     smallest, largest = int(array.min()), int(array.max())

@@ -18,7 +18,7 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
     if not isinstance(name, str | torch.device):
         raise DeviceError(f"unknown device {name!r}; use auto, cpu, cuda or cuda:N")
     kind, colon, number = str(name).partition(":")
-    right = number.isascii() and number.isdecimal() if colon else True
+    right = number.isascii() and number.isdecimal() and len(number) < 10 if colon else True
     if kind not in ("cpu", "cuda") or not right or (kind == "cpu" and int(number or 0) > 0):
         raise DeviceError(f"unknown device '{name}'; use auto, cpu, cuda or cuda:N")
     if kind == "cpu":

@@ -39,7 +39,7 @@ class Recipe:
             self,
             "recipe",
             optimiser=word(*get_args(Optimiser)),
-            learning_rate=number(above=0, most=1e30),
+            learning_rate=number(above=0),
             momentum=number(least=0, below=1),
             weight_decay=number(least=0),
             batch_size=whole(least=1),
