@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bocl.benchmarks import growth, speed
+from bocl.benchmarks.whole_run import measure_run
 from bocl.networks.stacked import Children
 
 CPU = torch.device("cpu")
@@ -83,9 +84,9 @@ def test_the_command_prints_json(tiny, monkeypatch, capsys):
     assert all(row["peak_memory_mb"] > 50 for row in rows), "the whole process, PyTorch included"
 
 
-def test_what_safety_costs_is_a_part_of_the_run():
-    from bocl.benchmarks.safety import measure_safety
-
-    cost = measure_safety("digits", ["stream.tasks=1", "recipe.epochs=1"])
-    assert 0 < cost.safety_seconds < cost.seconds
+def test_the_time_of_a_run_is_split_up():
+    cost = measure_run("digits", ["stream.tasks=1", "recipe.epochs=1"], device="cpu")
+    assert 0 < cost.safety_seconds + cost.training_seconds < cost.seconds
+    assert cost.outside_training == pytest.approx(1 - cost.training_seconds / cost.seconds)
+    assert cost.safety == pytest.approx(cost.safety_seconds / cost.seconds)
     assert cost.describe().startswith("digits: ")

@@ -114,7 +114,7 @@ OPTIONS = st.one_of(
     option("--at-once", NUMBERS),
     option("--data", NAMES),
     option("--task", NUMBERS),
-    option("--safety", NAMES),
+    option("--run", NAMES),
     FLAGS.map(lambda word: [word]),
     NAMES.map(lambda word: [word]),
 )

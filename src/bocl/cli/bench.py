@@ -13,27 +13,23 @@ def bench_command(
     quick: Annotated[bool, typer.Option(help="Fewer samples: seconds instead of minutes.")] = False,
     growth: Annotated[bool, typer.Option(help="Also measure how cost grows over 50 tasks.")] = False,
     agreement: Annotated[bool, typer.Option(help="Also compare accuracies with a plain float32 loop.")] = False,
-    safety: Annotated[
-        str | None, typer.Option(metavar="PRESET", help="Measure what journal and audit cost a run, and nothing else.")
-    ] = None,
+    run: Annotated[str, typer.Option(metavar="PRESET", help="The whole run whose time is split up.")] = "digits",
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """Measure a plain loop, an eager loop on the device, and ours, on the same data and widths."""
+    """Measure a plain loop, an eager loop on the device, and ours, on the same data and widths; and a whole run."""
     from bocl.benchmarks.agreement import measure_agreement
     from bocl.benchmarks.growth import measure_growth
-    from bocl.benchmarks.safety import measure_safety
     from bocl.benchmarks.speed import CHILDREN, measure
     from bocl.benchmarks.speed import as_json as rows_as_json
+    from bocl.benchmarks.whole_run import measure_run
+    from bocl.experiment.config import load_config
     from bocl.records.journal import to_json
     from bocl.training.device import resolve_device
 
     place = resolve_device(device)
-    if safety is not None:
-        spent = measure_safety(safety, device=device, data=data)
-        typer.echo(json.dumps(asdict(spent), indent=1) if as_json else spent.describe())
-        return
+    load_config(run)  # a wrong name is told now, not after minutes
     few = (1, 8) if quick else (1, 4, 8, 16) if place.type == "cpu" else CHILDREN
 
     def tell(row: Any) -> None:
@@ -51,6 +47,10 @@ def bench_command(
             )
 
     result: dict[str, Any] = rows_as_json(measure(place, quick=quick, children=few, tell=tell))
+    cost = measure_run(run, ["stream.tasks=2"] if quick else [], device=device, data=data)
+    result["run"] = asdict(cost)
+    if not as_json:
+        typer.echo(cost.describe())
     if growth:
         costs = measure_growth(place, tasks=6 if quick else 50, tell=tell_cost)
         result["growth"] = [asdict(cost) for cost in costs]
