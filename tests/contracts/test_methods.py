@@ -25,7 +25,7 @@ from bocl.training.recipe import Recipe
 
 CLASSES = (3, 2, 4)
 SHAPE = (1, 5, 5)
-RECIPE = Recipe("adam", learning_rate=0.02, batch_size=16, epochs=6)
+RECIPE = Recipe("adam", learning_rate=0.02, batch_size=16, epochs=8)
 NETWORKS = {
     "mlp": lambda: mlp(25, [8], 3),
     "cnn": lambda: nn.Sequential(
