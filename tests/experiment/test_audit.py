@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from bocl.errors import FolderError, WorkError
+from bocl.experiment import audit as audit_module
 from bocl.experiment.audit import DriftError, audit, check_untouched
 from bocl.experiment.config import Config
 from bocl.experiment.proof import make_canaries
@@ -317,3 +318,31 @@ def test_without_its_audit_a_run_goes_on(tmp_path, small, forgetful):
 def test_json_can_hold_what_was_found(finished):
     found = audit(finished / "sn")
     json.dumps({**asdict(found), "folder": ""}, allow_nan=False)
+
+
+def test_after_another_version_of_torch_a_sample_may_fall_to_the_other_side(copy):
+    records = read(copy / JOURNAL)
+    later = {**records[0], "versions": {**records[0]["versions"], "torch": "0"}}
+    last = next(number for number, record in enumerate(records) if record["kind"] == "task" and record["index"] == 1)
+    records[last]["row"][0] += 0.001
+    lines, head = [], "0" * 64
+    for record in (*records[: last - 1], later, *records[last - 1 :]):
+        line, head = encode(record, head)
+        lines.append(line)
+    (copy / JOURNAL).write_bytes(b"".join(lines))
+    assert len(audit(copy, with_accuracy=False).tasks) == 2
+
+
+def test_a_run_that_goes_on_while_it_is_audited_is_looked_at_again(copy, monkeypatch):
+    whole = (copy / JOURNAL).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    (copy / JOURNAL).write_bytes(b"".join(lines[:3]))  # as the journal was when its first task was finished
+    first = audit_module._audit
+
+    def goes_on(*arguments):
+        (copy / JOURNAL).write_bytes(whole)
+        monkeypatch.setattr(audit_module, "_audit", first)
+        raise DriftError("checkpoints/task-01 is missing")
+
+    monkeypatch.setattr(audit_module, "_audit", goes_on)
+    assert len(audit(copy, with_accuracy=False).tasks) == 2

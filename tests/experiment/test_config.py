@@ -140,6 +140,11 @@ def test_a_grid_is_methods_times_seeds(tmp_path):
     assert not list(tmp_path.iterdir()), "planning writes nothing"
 
 
+def test_all_methods_are_not_one_of_several():
+    with pytest.raises(ConfigError, match="'all' stands alone"):
+        plan("digits", methods="all,bocl")
+
+
 def test_of_all_methods_one_that_does_not_take_the_network_is_left_out():
     residual, told = ["network.build=resnet", "network.arguments={}"], []
     methods = [config.method for config, _ in plan("digits", residual, methods="all", tell=told.append)]

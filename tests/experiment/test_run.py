@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from bocl.errors import FolderError
+from bocl.experiment.grid import run_grid
 from bocl.experiment.run import run
 from bocl.methods.bocl import BOCL
 from bocl.methods.registry import METHODS
 from bocl.methods.saving import load
+from bocl.methods.sn import SN
+from bocl.records.events import nobody
 from bocl.records.journal import read
 from bocl.records.summary import JOURNAL, summarise
+from bocl.tasks.permuted import PermutedStream
 
 TIMES = {"seconds", "training_seconds", "time"}
 
@@ -148,3 +153,37 @@ def test_the_presets_on_real_data_learn(tmp_path, preset, real_data):
         data=str(real_data),
     )
     assert record.row[0] > (0.9 if preset.startswith("mnist") else 0.2)
+
+
+def test_other_data_than_the_run_began_with_is_refused(tmp_path, small, monkeypatch):
+    config = small("stream.tasks=2", "method=sn")
+    monkeypatch.setattr(SN, "learn", stopping(SN.learn, after=1))
+    with pytest.raises(Killed):
+        run(config, tmp_path, device="cpu")
+    monkeypatch.undo()
+    before = (tmp_path / JOURNAL).read_bytes()
+    monkeypatch.setattr(PermutedStream, "fingerprint", lambda _stream: "other")
+    with pytest.raises(FolderError, match=r"journal\.jsonl was made from other data"):
+        run(config, tmp_path, device="cpu")
+    assert (tmp_path / JOURNAL).read_bytes() == before
+
+
+def stopping(learn, after):
+    """Return ``learn`` for the first tasks, and what stops a run after them."""
+    left = [after]
+
+    def learn_or_stop(self, *arguments):
+        if not left[0]:
+            raise Killed
+        left[0] -= 1
+        return learn(self, *arguments)
+
+    return learn_or_stop
+
+
+def test_a_folder_of_other_settings_is_told_before_any_run_of_a_grid(tmp_path, small):
+    run(small("stream.tasks=1", "method=sn", "seed=1"), tmp_path / "sn-seed1", device="cpu")
+    grid = [(small("method=sn", f"seed={seed}"), tmp_path / f"sn-seed{seed}") for seed in (0, 1)]
+    with pytest.raises(FolderError, match=r"sn-seed1/journal\.jsonl was made with another config"):
+        run_grid(grid, device="cpu", watch=lambda _config, _folder: nullcontext(nobody))
+    assert not (tmp_path / "sn-seed0").exists()

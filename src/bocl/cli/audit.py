@@ -22,14 +22,18 @@ def audit_command(
     """Check journal, files, every tensor, stored logits and accuracies of runs against their records."""
     from bocl.cli.figures import one_line
     from bocl.cli.tables import tell_torn
+    from bocl.errors import FolderError
     from bocl.experiment.audit import DriftError, audit
     from bocl.records.summary import find_runs
 
     results: list[dict[str, Any]] = []
-    for folder in [run for place in runs for run in find_runs(place)]:
+    folders = [run for place in runs for run in find_runs(place)]
+    for folder in folders:
         try:
             found = audit(folder, data=data, device=device, with_accuracy=accuracy)
-        except DriftError as error:
+        except (DriftError, FolderError) as error:
+            if isinstance(error, FolderError) and len(folders) == 1:
+                raise
             typer.echo(f"bocl: {one_line(str(error))}", err=True)
             results.append({"folder": str(folder), "drift": str(error)})
             continue
@@ -66,7 +70,8 @@ def _print_audit(found: RunAudit) -> None:
     console.print()
     console.print(table)
     if found.forgets:
-        console.print("[dim]this method changes earlier tasks: what it stores now and its last row are checked[/dim]")
+        row = " and its last row" if any(task.accuracy is not None for task in found.tasks) else ""
+        console.print(f"[dim]this method changes earlier tasks: what it stores now{row} can be checked[/dim]")
     console.print(
         escape(f"{found.folder}: as recorded; {found.records} records, {found.files} files, journal head {found.head}"),
         soft_wrap=True,

@@ -15,6 +15,7 @@ from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import MOST_SEED, Config, MethodName, experiment_name, load_config, run_name
 from bocl.experiment.run import run
 from bocl.experiment.side_by_side import check_at_once, side_by_side
+from bocl.experiment.store import check_folder
 from bocl.records.events import Event, Listener
 from bocl.training.device import resolve_device
 
@@ -67,6 +68,8 @@ def run_grid(
     ends the grid at once, because it is likely wrong for all.
     """
     failed: dict[Path, WorkError] = {}
+    for config, folder in grid:
+        check_folder(folder, config)  # a folder that is refused is told before hours of other runs
 
     def one(config: Config, folder: Path, stop: threading.Event) -> None:
         def hear(event: Event) -> None:
@@ -93,6 +96,8 @@ def _methods(text: str) -> list[MethodName]:
     if text == "all":
         return list(METHOD_NAMES)
     names = _words("--methods", text)
+    if "all" in names:
+        raise ConfigError(f"--methods: 'all' stands alone, and is one of several in '{text}'")
     for name in names:
         if name not in METHOD_NAMES:
             raise ConfigError(f"--methods: unknown method '{name}'{did_you_mean(name, (*METHOD_NAMES, 'all'))}")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from bocl.errors import FolderError
 from bocl.experiment.audit import check_untouched
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
@@ -49,6 +50,11 @@ def run(
     with RunStore.open(folder, config) as store:
         if len(store.finished) == len(stream):
             return store.finished
+        if store.log.starts and store.log.starts[0].data != stream.fingerprint():
+            raise FolderError(
+                f"{store.log.path} was made from other data than what is found now; give the data with --data, "
+                "or another folder with --out"
+            )
         store.restore(method)
         store.start(
             config,

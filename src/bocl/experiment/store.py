@@ -11,6 +11,7 @@ stale is removed only afterwards, so the journal never names a file that is not 
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
@@ -35,7 +36,7 @@ from bocl.methods.saving import read_state, save
 from bocl.methods.tensor_files import read_tensors, write_tensors
 from bocl.records.files import FULL, cannot_write, describe, make_folder, remove
 from bocl.records.interrupts import held_back
-from bocl.records.journal import FORMAT, Journal, to_json
+from bocl.records.journal import FORMAT, Journal, read, to_json
 from bocl.records.record import Proof, RoundRecord, TaskRecord
 from bocl.records.run_log import (
     JOURNAL,
@@ -193,6 +194,14 @@ class RunStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._journal.close()
+
+
+def check_folder(folder: Path, config: Config) -> None:
+    """Refuse a folder that holds a run of other settings; what else may be wrong with it shows when it is opened."""
+    if os.path.isfile(folder / JOURNAL):
+        log = RunLog.of(read(folder / JOURNAL), folder / JOURNAL)
+        if log.starts:
+            _check_same(folder, log.starts[0].config, config)
 
 
 def _check_same(folder: Path, old: Mapping[str, Any], config: Config) -> None:

@@ -138,6 +138,7 @@ class RunLog:
         stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
         _require(parse_value(int, stream.get("tasks"), "start.config.stream.tasks") >= 1, "a run has a task or more")
         _require(all(start.digest == other.digest for other in self.starts), "the sessions have different settings")
+        _require(all(start.data == other.data for other in self.starts), "the sessions ran on different data")
         _require(all(start.groups == other.groups for other in self.starts), "the sessions have different networks")
         self.starts.append(start)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -75,6 +75,7 @@ def train(
 
     The order of samples depends on the seed alone, so networks trained apart with one seed see the same batches.
     """
+    _load_optimisers()
     began = time.perf_counter()
     device, tasks = tasks[0].device, list(tasks)
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
@@ -115,6 +116,14 @@ def train(
     network.training = False
     effort = Effort(samples, (time.perf_counter() - began) / network.count)
     return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
+
+
+@cache
+def _load_optimisers() -> None:
+    """Take the first step of any optimiser: PyTorch loads hundreds of modules then, which is no part of a training."""
+    weight = torch.zeros(1, requires_grad=True)
+    weight.grad = torch.zeros(1)
+    torch.optim.SGD([weight], lr=0.1).step()
 
 
 def _operations(network: Trainable, task: DeviceTask, samples: int) -> int | None:
