@@ -116,6 +116,11 @@ def moved(old, new):
     return change
 
 
+def one_task(records):
+    for start in (0, 3):
+        records[start]["config"]["stream"]["tasks"] = 1
+
+
 CHANGES = [
     (without(0, "kind"), 1, "the first record must be a start"),
     (without(1, "kind"), 2, "its kind is None"),
@@ -128,12 +133,12 @@ CHANGES = [
     (put(0, "config", "seed", "0"), 1, "config.seed"),
     (put(0, "config", "stream", {}), 1, "config.stream.tasks"),
     (put(0, "config", "stream", "tasks", 0), 1, "a task or more"),
-    (put(3, "digest", "e"), 4, "different settings"),
+    (put(3, "config", "seed", 7), 4, "different settings"),
     (put(0, "groups", [1]), 1, "groups"),
     (put(0, "more", 1), 1, "unknown key"),
     (put(2, "index", 1), 3, "it finishes task 2, not task 1"),
     (put(7, "index", 0), 8, "it finishes task 1, not task 2"),
-    (put(0, "config", "stream", "tasks", 1), 8, "task 2 of 1"),
+    (one_task, 8, "task 2 of 1"),
     (put(7, "row", [0.5]), 8, "a row has 1 accuracies, not 2"),
     (put(7, "row", [0.5, 1.5]), 8, "an accuracy is 1.5"),
     (put(7, "row", [0.5, None]), 8, "row"),
@@ -179,3 +184,10 @@ def test_a_summary_refuses_the_same(tmp_path):
         journal.append({"kind": "task"})
     with pytest.raises(FolderError, match=r"journal\.jsonl, line 2: not a record of a run"):
         summarise(tmp_path)
+
+
+def test_a_session_of_a_later_version_may_know_more_settings():
+    records = json.loads(json.dumps(WHOLE))
+    records[3]["config"]["later"] = {"setting": 1}
+    records[3]["digest"] = "e"
+    assert len(read_all(records).starts) == 2
