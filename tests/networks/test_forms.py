@@ -39,7 +39,7 @@ X = torch.randn(6, *IMAGE, generator=torch.Generator().manual_seed(0), dtype=tor
 def test_known_and_new_weights_as_one_or_piece_by_piece(children, monkeypatch):
     forms = []
     for whole in (False, True):
-        monkeypatch.setattr(stacked, "_multiplies_whole", lambda layer, _known, whole=whole: whole or layer.kernel)
+        monkeypatch.setattr(stacked, "multiplies_whole", lambda layer, _known, whole=whole: whole or layer.kernel)
         forms.append(logits_and_gradients(children, X))
     assert_alike(*forms)
 

@@ -22,6 +22,7 @@ from bocl.networks.attention import gate, gate_parts
 from bocl.networks.compact import CompactNetwork, normalise_blocks
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
 from bocl.networks.growth import Growth, GrowthSettings, is_parameter, shapes
+from bocl.networks.known_and_new import by_pieces, multiplies_whole, whole
 from bocl.networks.products import children_first, own_product, plain_product, shared_product, side_by_side
 
 
@@ -184,11 +185,11 @@ class Children:
             return _Value(own=own_product(layer, self._gated(layer, value), rows, bias))
         known, known_bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
         columns = self.parameters.get(f"{prefix}/columns")
-        if _multiplies_whole(layer, known):
-            whole, whole_bias = _whole(known, known_bias, columns, rows, bias)
-            return _Value(own=own_product(layer, self._gated(layer, value), whole, whole_bias))
+        if multiplies_whole(layer, known):
+            joined, joined_bias = whole(known, known_bias, columns, rows, bias)
+            return _Value(own=own_product(layer, self._gated(layer, value), joined, joined_bias))
         parts = self._gated_parts(layer, value, known.shape[1])
-        return _Value(own=_by_pieces(layer, parts, (known, known_bias), columns, (rows, bias)))
+        return _Value(own=by_pieces(layer, parts, (known, known_bias), columns, (rows, bias)))
 
     def _first_layer(self, layer: Layer, x: Tensor, skip_known: bool) -> _Value:
         """A layer on raw input, the same for all children: known units are computed once, new ones all together."""
@@ -310,50 +311,6 @@ def _known_prefix(graph: Graph) -> tuple[int, int]:
         if not isinstance(step, Function) or step.function == "dropout":
             return 0, 0
     return 0, 0
-
-
-def _multiplies_whole(layer: Layer, known: Tensor) -> bool:
-    """Whether a layer multiplies known and new weights as one.
-
-    Fewer products are worth more than the gradients of known weights that are computed and thrown away, but for
-    linear layers on a CPU: there the known block is most of the work.
-    """
-    return known.is_cuda or bool(layer.kernel)
-
-
-def _whole(
-    known: Tensor, known_bias: Tensor | None, columns: Tensor | None, rows: Tensor, bias: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """Put new pieces around the known block for every child: (K, out, in, *kernel), and the bias (K, out)."""
-    count = len(rows)
-    top = known.expand(count, *known.shape)
-    if columns is None:
-        columns = rows.new_zeros(count, known.shape[0], rows.shape[2] - known.shape[1], *known.shape[2:])
-    weight = torch.cat([torch.cat([top, columns], dim=2), rows], dim=1)
-    if known_bias is None or bias is None:
-        return weight, None
-    return weight, torch.cat([known_bias.expand(count, -1), bias], dim=1)
-
-
-def _by_pieces(
-    layer: Layer,
-    parts: tuple[Tensor, Tensor],
-    known: tuple[Tensor, Tensor | None],
-    columns: Tensor | None,
-    own: tuple[Tensor, Tensor | None],
-) -> Tensor:
-    """A linear layer piece by piece, without gradients for its known weights: (K, n, in) in two parts → (K, n, out)."""
-    (from_old, from_new), (weight, known_bias), (rows, bias) = parts, known, own
-    old = _split_lead(plain_product(layer, from_old.flatten(0, 1), weight, known_bias), from_old)
-    if columns is not None and columns.shape[2]:
-        old = torch.baddbmm(old, from_new, columns.mT)
-    if not rows.shape[1]:
-        return old
-    rows_old, rows_new = torch.split(rows, [from_old.shape[2], from_new.shape[2]], dim=2)
-    new = own_product(layer, from_old, rows_old, bias)
-    if from_new.shape[2]:
-        new = torch.baddbmm(new, from_new, rows_new.mT)
-    return torch.cat([old, new], dim=2)
 
 
 def _masked_groups(graph: Graph) -> list[int]:
