@@ -21,8 +21,9 @@ from bocl.methods.saving import load
 from bocl.methods.tensor_files import read_stored, read_tensors
 from bocl.records.journal import read_lines
 from bocl.records.record import TaskRecord
-from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint, checkpoint_place
+from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint
 from bocl.settings import parse
+from bocl.tasks.task import TaskStream
 from bocl.training.batches import to_device
 from bocl.training.device import resolve_device
 from bocl.training.evaluation import accuracy
@@ -86,7 +87,7 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
     files = _check_files(folder, log)
     resolve_device(device)  # wrong input is told before, and apart from, what the folder holds
     try:
-        method: Method = load(folder / checkpoint_place(len(log.tasks) - 1), device=device)
+        method: Method = load(folder / log.checkpoint, device=device)
     except FolderError as error:
         raise DriftError(str(error)) from error
     if len(method.seen) != len(log.tasks):
@@ -111,16 +112,16 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
 
 
 def check_untouched(folder: Path, log: RunLog, method: Method, row: Sequence[float]) -> None:
-    """Check, once one more task is learnt and before it is recorded, that the tasks before are untouched.
+    """Check, once one more task is learnt or picked for and before that is recorded, that those before are untouched.
 
     row  test accuracy on every task, the new one last
     """
     if method.forgets:
         return
-    for task, record in enumerate(log.tasks):
+    for task, record in enumerate(log.tasks[: len(row) - 1]):
         _check_tensors(folder, log, method, task)
         _check_canaries(folder, log, method, task)
-        _compare(folder, log.learnt_in[task], method, record, row[task], f"after task {len(log.tasks) + 1}")
+        _compare(folder, log.learnt_in[task], method, record, row[task], f"after task {len(row)}")
 
 
 def _check_files(folder: Path, log: RunLog) -> int:
@@ -170,9 +171,7 @@ def _check_rows(log: RunLog, method: Method) -> None:
 def _check_accuracy(folder: Path, log: RunLog, method: Method, data: str | None) -> dict[int, float]:
     """Measure the last row of the accuracy matrix anew; return {task: accuracy}."""
     start = log.learnt_in[-1]
-    stream = build_stream(parse(Config, start.config, str(log.path)), data)
-    if stream.fingerprint() != start.data:
-        raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
+    stream = same_stream(folder, start, data)
     found = {}
     for task, record in enumerate(log.tasks):
         split = to_device(stream.test_split(task), method.device)
@@ -180,6 +179,14 @@ def _check_accuracy(folder: Path, log: RunLog, method: Method, data: str | None)
         recorded = log.tasks[-1].row[task]
         _compare(folder, start, method, record, found[task], "now", recorded)
     return found
+
+
+def same_stream(folder: Path, start: Start, data: str | None) -> TaskStream:
+    """Return the stream a session ran on, or refuse other data."""
+    stream = build_stream(parse(Config, start.config, str(folder / JOURNAL)), data)
+    if stream.fingerprint() != start.data:
+        raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
+    return stream
 
 
 def _compare(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
+
+from torch import Tensor
 
 from bocl.errors import FolderError
 from bocl.experiment.store import RunStore
@@ -108,13 +110,25 @@ class RoundMemory:
         parts = part_tensors(self._store.recall(record), len(widths))
         children = []
         for z, fit, tensors in zip(widths, record.fits, parts, strict=True):
-            wanted = {} if fit.failure else shapes(network.graph, network.widths, z, classes, network.settings)
-            check_tensors(tensors, wanted)
-            growth = Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()})
+            growth = growth_from(network, network.widths, z, classes, tensors, failed=bool(fit.failure))
             effort = Effort(fit.samples, fit.seconds)
             children.append(TrainedChild(growth, Fit(fit.accuracy, fit.loss, fit.epochs, effort), fit.failure))
             self.recalled_seconds += fit.seconds
         return children
+
+
+def growth_from(
+    network: ExpandableNetwork,
+    before: Widths,
+    z: Widths,
+    classes: int,
+    tensors: Mapping[str, Tensor],
+    *,
+    failed: bool = False,
+) -> Growth:
+    """Return what a child of the network, when it had the widths ``before``, added; one that failed has no tensors."""
+    check_tensors(tensors, {} if failed else shapes(network.graph, before, z, classes, network.settings))
+    return Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()})
 
 
 def _written(child: TrainedChild) -> RoundFit:

@@ -170,12 +170,10 @@ def read_state(folder: Path, method: Method, *, tasks: int) -> State:
         model = _read_model(folder)
         if model["method"] != method.name:
             raise FolderError(f"{folder} holds a model of {_show(model['method'])}, not of '{method.name}'")
-        for part, words, own in (
-            ("graph", "of another network", to_json(method.graph)),
-            ("settings", "with other settings", _settings_of(method)),
-        ):
-            if model[part] != json.loads(json.dumps(own)):
-                raise FolderError(f"{folder} holds a model {words}")
+        if model["graph"] != json.loads(json.dumps(to_json(method.graph))):
+            raise FolderError(f"{folder} holds a model of another network")
+        if _settings_in(type(method), model["settings"]) != _settings_of(method):
+            raise FolderError(f"{folder} holds a model with other settings")
         state = State(model["facts"], _read_tensors(folder, model))
         try:
             _check_state(method, state)
@@ -197,7 +195,8 @@ def _last_checkpoint(folder: Path) -> Path:
         found = [path.parent for path in folder.glob("checkpoints/*/model.json")]
     except OSError as error:
         raise FolderError(f"{folder} cannot be read: {error.strerror}") from error
-    return max(found, key=lambda path: (len(path.name), path.name), default=folder)  # task-100 is after task-99
+    # By number, not by name: task-100 is after task-99, and a pick after its task.
+    return max(found, key=lambda path: [int(number) for number in re.findall(r"\d+", path.name)], default=folder)
 
 
 def _read_model(folder: Path) -> dict[str, Any]:
@@ -329,6 +328,13 @@ def _parse_settings(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]
         if name not in hints:
             raise ValueError(f"unknown setting {_show(name)}" + did_you_mean(name, hints))
     return {name: parse_value(hints[name], value, f"settings.{name}") for name, value in saved.items()}
+
+
+def _settings_in(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return saved settings as ``_settings_of`` has them; one that came later has its default."""
+    parameters = inspect.signature(kind).parameters
+    later = {name: parameters[name].default for name in _settings(kind)}
+    return {name: plain(value) for name, value in (later | _parse_settings(kind, saved)).items()}
 
 
 def _check_options(kind: type[Any], options: Mapping[str, Any]) -> None:

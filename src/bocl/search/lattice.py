@@ -97,9 +97,7 @@ def random_untried(bounds: Widths, taken: Set[Widths], seed: int, allowed: Allow
     return some[int(generator.integers(len(some)))]
 
 
-def nearest_untried(
-    centre: Widths, bounds: Widths, taken: Set[Widths], allowed: Allowed = everything
-) -> list[Widths]:
+def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths], allowed: Allowed = everything) -> list[Widths]:
     """Return the allowed points not in ``taken`` at the least distance Σ |z_i - centre_i|, in lexicographic order.
 
     A centre that is not allowed is first made narrower, in its proportions. [] when all are taken. Every nearer ring

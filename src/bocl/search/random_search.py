@@ -1,4 +1,4 @@
-"""Random search: uniform over what is allowed of the lattice, no point twice. The control every other searcher must beat."""
+"""Random search: uniform over the lattice, as far as allowed, no point twice. The control all others must beat."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def remembered_points(problem: Problem, taken: Set[Widths]) -> list[Widths]:
     """Return the widths committed for earlier tasks, nearest difficulty first, each once.
 
     Of equally near tasks the more recent comes first. Widths that are taken, that lie outside the bounds or the
-    budget or belong to a network of another shape are left out, and so are tasks whose difficulty is unknown; where this
-    task's is unknown, nothing is near it.
+    budget or belong to a network of another shape are left out, and so are tasks whose difficulty is unknown; where
+    this task's is unknown, nothing is near it.
     """
     if math.isnan(problem.difficulty):
         return []
