@@ -134,7 +134,7 @@ CHANGES = [
     (put(2, "index", 1), 3, "it finishes task 2, not task 1"),
     (put(7, "index", 0), 8, "it finishes task 1, not task 2"),
     (put(0, "config", "stream", "tasks", 1), 8, "task 2 of 1"),
-    (put(7, "row", [0.5]), 8, "its row has 1 accuracies, not 2"),
+    (put(7, "row", [0.5]), 8, "a row has 1 accuracies, not 2"),
     (put(7, "row", [0.5, 1.5]), 8, "an accuracy is 1.5"),
     (put(7, "row", [0.5, None]), 8, "row"),
     (put(7, "name", 3), 8, "name"),

@@ -39,9 +39,9 @@ def pick_command(
         typer.echo(f"{where}: ({widths_text(after.widths)}) is what it has; nothing was changed")
         return
     typer.echo(f"{where}: ({widths_text(after.widths)}) in place of ({widths_text(before.widths)})")
-    for what, of in (("now", after), ("before", before)):
-        added = f"+{sum(of.parameters.values()):,} parameters"
-        typer.echo(f"  {what:<6}  validation {percent(of.validation_row[-1])}  test {percent(of.row[-1])}  {added}")
+    for when, record in (("now", after), ("before", before)):  # without test accuracies: nobody is to pick by them
+        added = f"+{sum(record.parameters.values()):,} parameters"
+        typer.echo(f"  {when:<6}  validation {percent(record.validation_row[-1])}  {added}")
 
 
 def _widths(text: str) -> tuple[int, ...]:
