@@ -83,7 +83,7 @@ def _print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
     shown = [trial for trial in record.trials if trial in best or trial == chosen or trial.widths == record.widths]
     table = Table(box=None, pad_edge=False)
     for column in ("parameters", "accuracy", "reward", "added", ""):
-        table.add_column(column, justify="left" if column in ("added", "") else "right", no_wrap=True)
+        table.add_column(column, justify="left" if column in ("added", "") else "right", no_wrap=bool(column))
     for trial in sorted(shown, key=lambda trial: (trial.parameters, trial.accuracy)):
         marks = [
             "kept" if trial.widths == record.widths else "",
@@ -100,9 +100,8 @@ def _print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
         )
     console = make_console()
     trained = [trial for trial in record.trials if not trial.failed]
-    of = f"{len(best)} of {counted(len(trained), 'trial')} that no other beats"
-    console.print(escape(f"{summary.folder}, task {record.index + 1}, {record.name}: {of}"), soft_wrap=True)
-    console.print()
+    console.print(escape(f"{summary.folder}: trials of task {record.index + 1}, {record.name}"), soft_wrap=True)
+    console.print(f"[dim]{len(best)} of {counted(len(trained), 'trial')} are beaten by no other[/dim]\n")
     for line in _plot(trained, record, chosen):
         console.print(Text(line))
     console.print()

@@ -189,6 +189,7 @@ class RunLog:
 
     def _pick(self, entry: PickRecord, proof: Proof) -> None:
         index, number = len(self.tasks) - 1, self.picks.get(entry.task, 0) + 1
+        _require(index >= 0, "it picks for a task, and none is finished")
         _require(entry.task == index, f"it picks for task {entry.task + 1}, and task {index + 1} is the last finished")
         _require(index + 1 not in self.rounds, f"it picks for task {index + 1}, and task {index + 2} has begun")
         _require(entry.number == number, f"pick {entry.number} of its task, not pick {number}")
