@@ -101,7 +101,7 @@ def _print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
     console = make_console()
     trained = [trial for trial in record.trials if not trial.failed]
     console.print(escape(f"{summary.folder}: trials of task {record.index + 1}, {record.name}"), soft_wrap=True)
-    console.print(f"[dim]{len(best)} of {counted(len(trained), 'trial')} are beaten by no other[/dim]\n")
+    console.print(f"[dim]{len(best)} of {counted(len(trained), 'trial')} are on the front: no other beats them[/dim]\n")
     for line in _plot(trained, record, chosen):
         console.print(Text(line))
     console.print()
@@ -141,5 +141,5 @@ def _plot(trials: list[Trial], record: TaskRecord, chosen: Trial) -> list[str]:
     ends = f"+{fewest:,}", f"+{most:,} parameters"
     lines.append(f"{'':>9} └{'─' * COLUMNS}")
     lines.append(f"{'':>11}{ends[0]}{ends[1]:>{COLUMNS - len(ends[0])}}")
-    lines.append(f"{'':>11}o not beaten   # kept   @ chosen   · beaten   ─ the best within so many")
+    lines.append(f"{'':>11}o front   # kept   @ chosen   · others   ─ best within so many")
     return lines
