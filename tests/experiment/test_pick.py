@@ -114,6 +114,19 @@ def test_a_run_goes_on_from_the_picked_network_the_same_way_every_time(begun, tm
     assert (copies[2] / "canaries" / "task-02-pick-2.safetensors").is_file()
 
 
+def test_the_last_learner_is_taken_where_a_crash_left_two(begun):
+    _, folder = begun
+    for kept, left in (("task-02", "task-02-pick-1"), ("task-02-pick-1", "task-02-pick-2")):
+        before = folder / "checkpoints" / kept
+        shutil.copytree(before, folder / "aside")
+        widths = pick(folder, others(folder)[0].widths, device="cpu").after.widths
+        (folder / "aside").rename(before)
+        assert sorted(path.name for path in folder.glob("checkpoints/*")) == [kept, left]
+        assert load(folder, device="cpu").network.growths[1].widths == widths
+    (folder / "checkpoints" / left).rename(folder / "checkpoints" / "task-03")
+    assert load(folder, device="cpu").network.growths[1].widths == widths
+
+
 def test_a_pick_can_be_by_price_budget_or_target(begun):
     _, folder = begun
     trials = summarise(folder).tasks[-1].trials
