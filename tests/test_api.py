@@ -13,7 +13,7 @@ NAMES = {
     *("__version__", "BoclError", "ConfigError", "DataError", "InputError", "NetworkError"),
     *("BOCL", "Learned", "load", "run", "load_config", "summarise"),
     *("mlp", "lenet", "resnet", "trace"),
-    *("GrowthSettings", "RewardSettings", "SearchSettings", "Recipe"),
+    *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),
     *("Problem", "Searcher", "Trial"),
     *("Split", "Task", "TaskStream", "from_arrays"),
     *("permuted_digits", "permuted_mnist", "mixed_mnist", "split_cifar100"),

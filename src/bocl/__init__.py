@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bocl.experiment.config import load_config
     from bocl.experiment.run import run
     from bocl.methods.bocl import BOCL
+    from bocl.methods.budget import GoalSettings
     from bocl.methods.method import Learned
     from bocl.methods.reward import RewardSettings
     from bocl.methods.saving import load
@@ -44,6 +45,7 @@ _HOME = {
     "bocl.experiment.config": ("load_config",),
     "bocl.experiment.run": ("run",),
     "bocl.methods.bocl": ("BOCL",),
+    "bocl.methods.budget": ("GoalSettings",),
     "bocl.methods.method": ("Learned",),
     "bocl.methods.reward": ("RewardSettings",),
     "bocl.methods.saving": ("load",),
@@ -73,6 +75,7 @@ __all__ = [  # noqa: RUF022 - grouped as in _HOME
     "load_config",
     "run",
     "BOCL",
+    "GoalSettings",
     "Learned",
     "RewardSettings",
     "load",

@@ -89,6 +89,11 @@ def word(*words: str) -> Callable[[str, object], str]:
     return check
 
 
+def optional(check: Callable[[str, object], T]) -> Callable[[str, object], T | None]:
+    """Check a value that may also be left out, None."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
 def flag(name: str, value: object) -> bool:
     """Check for True or False; other values with a truth are refused, because "no" has the wrong one."""
     if not isinstance(value, bool):

@@ -379,3 +379,81 @@ def test_a_training_that_diverges_fails_with_exit_code_1(bocl):
     code, _, err = bocl("run", *SMALL, "--methods", "sn", "--set", "recipe.learning_rate=1e30")
     assert code == 1
     assert "the loss was not finite" in err.splitlines()[-1]
+
+
+def test_budget_and_target_are_short_for_settings(bocl, tmp_path):
+    code, _, err = bocl("run", *SMALL, "--budget", 100)
+    assert code == 2
+    assert err.startswith("bocl: goal.budget is 100, but a task of 10 classes takes")
+    assert not (tmp_path / "runs").exists()
+    least = int(err.split("give at least ")[1].replace(",", ""))
+    code, out, _ = bocl("run", *SMALL, "--budget", least + 60, "--total-budget", 10_000, "--alpha", 0, "--json")
+    assert code == 0
+    (task,) = json.loads(out)[0]["tasks"][1:]
+    assert max(trial["parameters"] for trial in task["trials"]) <= least + 60
+    assert all(trial["reward"] == trial["accuracy"] for trial in task["trials"])
+    code, out, _ = bocl("run", *SMALL, "--target", 0.01, "--out", "target", "--json")
+    assert json.loads(out)[0]["tasks"][1]["widths"] == [0, 0], "nothing is enough"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--budget", "many"), 'goal.budget: expected an integer, found the string "many"'),
+        (("--total-budget", "-3"), "goal.total_budget is -3; it must be at least 1"),
+        (("--target", "97"), "goal.target is 97.0; it must be a finite number above 0 and at most 1"),
+        (("--alpha", "-1"), "reward.alpha is -1.0; it must be"),
+    ],
+)
+def test_a_wrong_goal_is_one_line(bocl, words, message):
+    code, _, err = bocl("run", *SMALL, *words)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_the_front_of_a_task_is_shown_and_another_of_it_picked(bocl):
+    bocl("run", *SMALL, "--alpha", 0)
+    code, out, _ = bocl("pareto", "runs/digits", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["task"] == 2
+    assert found["front"][0]["widths"] == [0, 0]
+    assert found["kept"] == found["chosen"] == found["front"][-1]["widths"]
+    code, out, _ = bocl("pareto", "runs/digits", "--task", 2, "--alpha", 50)
+    assert code == 0
+    assert "by alpha 50.0" in next(line for line in out.splitlines() if "  0, 0  " in line)
+    code, out, err = bocl("pick", "runs/digits", "--alpha", 50)
+    assert (code, err) == (0, "")
+    assert out.startswith("task 2, permutation 2: (0, 0) in place of")
+    assert "test" not in out, "nobody is to pick by it"
+    assert "nothing was changed" in bocl("pick", "runs/digits", "--alpha", 50)[1]
+    assert json.loads(bocl("pareto", "runs/digits", "--json")[1])["kept"] == [0, 0]
+    assert bocl("audit", "runs/digits")[0] == 0
+    for words, message in [
+        (("pick", "runs/digits"), "give --widths, or what to choose by"),
+        (("pick", "runs/digits", "--widths", "0,0", "--alpha", 1), "give --widths, or what to choose by"),
+        (("pick", "runs/digits", "--widths", "0;0"), "--widths 0;0: give whole numbers"),
+        (("pick", "runs/digits", "--task", 1, "--alpha", 0), "the last finished one, 2, can"),
+        (("pareto", "runs/digits", "--task", 1), "was learnt by bocl without a search"),
+        (("pareto", "runs/digits", "--task", 3), "has finished tasks 1 to 2"),
+        (("pareto", "runs/digits", "--alpha", 1, "--target", 0.5), "give one of them"),
+        (("pareto", "nowhere"), "there is no such folder"),
+    ]:
+        code, _, err = bocl(*words)
+        assert (code, err.count("\n")) == (2, 1), err
+        assert message in err
+
+
+def test_a_front_fits_80_columns(bocl):
+    bocl("run", *SMALL)
+    _, out, _ = bocl("pareto", "runs/digits", "--alpha", 0.123456)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_two_runs_are_too_many_to_pick_from(bocl):
+    bocl("run", *SMALL, "--methods", "frozen", "--seeds", "0,1")
+    for command in ("pick", "pareto"):
+        code, _, err = bocl(command, "runs/digits", "--alpha", 0)
+        assert code == 2
+        assert "holds 2 runs; give one of them, such as runs/digits/frozen-seed0" in err

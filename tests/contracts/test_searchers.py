@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -230,3 +232,59 @@ def test_wrong_problems_are_refused(kind: SearchKind) -> None:
         make_searcher(problem((4,), difficulty=math.inf), chosen)
     with pytest.raises(InputError, match="have 2 entries"):
         make_searcher(problem((4,), known=(judge((0, 0)),)), chosen)
+
+
+@every_searcher
+@given(
+    bounds=st.lists(st.integers(0, 3), min_size=1, max_size=2).map(tuple),
+    prices=st.tuples(*[st.integers(0, 9)] * 2),
+    together=st.integers(0, 3),
+    budget=st.integers(0, 30),
+)
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_a_budget_is_kept_and_what_it_allows_is_used_up(
+    kind: SearchKind, bounds: Widths, prices: Widths, together: int, budget: int
+) -> None:
+    def parameters(z):
+        return z @ np.array(prices[: len(bounds)]) + together * z[:, 0] * z[:, -1]
+
+    box = itertools.product(*(range(bound + 1) for bound in bounds))
+    inside = {point for point in box if parameters(np.array([point]))[0] <= budget}
+    limited = replace(problem(bounds, (judge((0,) * len(bounds)),)), parameters=parameters, budget=budget)
+    searcher = make_searcher(limited, SearchSettings(kind, trials=1000, patience=10_000, warm_points=2))
+    points = tried(searcher)
+    assert len(points) == len(set(points)) == len(inside) - 1
+    assert set(points) == inside - {(0,) * len(bounds)}
+    assert searcher.best() in inside
+    if bounds not in inside:
+        with pytest.raises(InputError, match=f"exceed the budget of {budget} parameters"):
+            searcher.tell([judge(bounds)])
+
+
+@every_searcher
+def test_a_corner_of_a_large_space_is_searched(kind: SearchKind) -> None:
+    bounds = (29,) * 8
+    limited = replace(problem(bounds, (judge((0,) * 8),)), budget=6)
+    points = tried(make_searcher(limited, SearchSettings(kind, trials=5, patience=10_000)))
+    assert len(points) == len(set(points)) == 3 + 5
+    assert max(map(sum, points)) <= 6
+
+
+@every_searcher
+def test_with_a_target_the_smallest_that_reaches_it_is_the_best(kind: SearchKind) -> None:
+    wanted = replace(problem((9, 9)), target=0.7)
+
+    def judged(widths: Widths) -> Trial:
+        row, accuracy = np.array([widths]), judge(widths).accuracy
+        return Trial(widths, accuracy, sum(widths), float(wanted.reward(np.array([accuracy]), row)[0]))
+
+    searcher = make_searcher(wanted, SearchSettings(kind, trials=6, patience=10_000))
+    told: list[Trial] = []
+    while asked := searcher.ask(4):
+        told += [judged(widths) for widths in asked]
+        searcher.tell(told[-len(asked) :])
+    reached = [trial for trial in told if trial.accuracy >= 0.7]
+    assert reached, "or this shows nothing"
+    best = next(trial for trial in told if trial.widths == searcher.best())
+    assert best in reached
+    assert best.parameters == min(trial.parameters for trial in reached)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from method_examples import CLASSES, RECIPE, hard_stream, small_cnn, small_mlp
 
 from bocl.errors import ConfigError, DataError
-from bocl.methods.budget import most_units, scaled
+from bocl.methods.budget import most_units
 from bocl.methods.fixed import Fixed
 from bocl.methods.frozen import Frozen
 from bocl.methods.independent import Independent
@@ -18,6 +18,7 @@ from bocl.methods.sn import SN
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings, count, initialise
 from bocl.networks.trace import trace
+from bocl.search.lattice import scaled
 
 OPTIONS = {"recipe": RECIPE, "seed": 0, "device": "cpu"}
 X = torch.randn(9, 2, 6, 6, generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bocl.errors import ConfigError
-from bocl.methods.reward import RewardSettings, make_penalty, unit_costs
+from bocl.methods.reward import RewardSettings, make_cost, unit_costs
 from bocl.networks.architectures import mlp
 from bocl.networks.growth import GrowthSettings, count, count_by_group
 from bocl.networks.trace import trace
@@ -22,12 +22,13 @@ def parameters(z):
 
 
 def penalty(weighting: str, alpha: float = 0.01):
-    return make_penalty(
-        RewardSettings(alpha, weighting),
+    cost = make_cost(
+        weighting,
         2,
         parameters=parameters,
         by_group=lambda z: count_by_group(GRAPH, GRAPH.widths, z, PLAIN),
     )
+    return lambda z: alpha * cost(z)
 
 
 def test_unit_weighting_prices_a_unit_by_its_edges():

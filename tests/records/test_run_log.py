@@ -170,12 +170,58 @@ CHANGES = [
 
 @pytest.mark.parametrize(("change", "line", "reason"), CHANGES, ids=[reason for _, _, reason in CHANGES])
 def test_what_makes_no_sense_is_refused_with_its_line(change, line, reason):
-    records = json.loads(json.dumps(WHOLE))
+    check_refused(WHOLE, change, line, reason)
+
+
+def check_refused(whole, change, line, reason):
+    records = json.loads(json.dumps(whole))
     change(records)
     with pytest.raises(DamagedError) as told:
         read_all(records)
     assert str(told.value).startswith(f"journal.jsonl, line {line}: ")
     assert reason in str(told.value)
+
+
+def a_pick(task, number):
+    kept = ("widths", "validation_row", "row", "parameters", "stored", "proof")
+    record = {name: value for name, value in a_task(task).items() if name in kept}
+    record["proof"]["canaries"]["file"] = f"canaries/task-{task + 1:02d}-pick-{number}.safetensors"
+    record["proof"]["checkpoint"]["file"] = f"checkpoints/task-{task + 1:02d}-pick-{number}/model.json"
+    return {"kind": "pick", "task": task, "number": number, **record, "widths": [0, 1], "row": [0.25]}
+
+
+TRIED = {"trials": [{"widths": [0, 1], "accuracy": 0.5, "parameters": 1, "reward": 0.5}, *a_task(0)["trials"]]}
+LATER = START | {"time": "later"}
+LARGER = {"parameters": {"shared": 7}, "stored": 7}
+PICKED = [START, a_round(0, 1), a_task(0) | TRIED, LATER, a_pick(0, 1), a_pick(0, 2) | LARGER, a_round(1, 1)]
+
+
+def test_a_pick_takes_the_place_of_what_the_task_kept():
+    log = read_all(PICKED)
+    assert (log.tasks[0].widths, log.tasks[0].row, log.tasks[0].stored) == ((0, 1), (0.25,), 7)
+    assert len(log.tasks[0].trials) == 2
+    assert log.checkpoint == "checkpoints/task-01-pick-2"
+    assert [start.time for start in log.learnt_in] == ["later"]
+    assert log.picks == {0: 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "reason"),
+    [
+        (moved(4, 1), 2, "none is finished"),
+        (put(4, "task", 1), 5, "it picks for task 2, and task 1 is the last finished"),
+        (put(4, "task", -1), 5, "it picks for task 0"),
+        (moved(5, 6), 7, "it picks for task 1, and task 2 has begun"),
+        (put(5, "number", 1), 6, "pick 1 of its task, not pick 2"),
+        (put(4, "widths", [1, 2]), 5, "no child of task 1 has the widths (1, 2)"),  # it failed
+        (put(4, "row", [0.5, 0.5]), 5, "a row has 2 accuracies, not 1"),
+        (put(4, "stored", 2), 5, "2 parameters are stored, not 0 + 1"),
+        (without(4, "proof"), 5, "proof"),
+        (put(4, "proof", "checkpoint", "file", "checkpoints/task-01/model.json"), 5, "it names the file"),
+    ],
+)
+def test_a_pick_that_makes_no_sense_is_refused_with_its_line(change, line, reason):
+    check_refused(PICKED, change, line, reason)
 
 
 def test_a_summary_refuses_the_same(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bocl.search.lattice import lattice_size, lies_in, nearest_untried, random_untried, ring
+from bocl.search.lattice import lattice_size, lies_in, listed, nearest_untried, random_untried, room
 
 BOUNDS = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
 
@@ -74,17 +74,64 @@ def test_a_huge_box_is_not_listed(groups: int) -> None:
     assert len(nearest_untried((0,) * groups, bounds, {(0,) * groups})) == groups
 
 
+def budgets(draw, bounds: tuple[int, ...]):
+    """What a budget allows, as a function of points: a price per unit, and one for units of two groups together."""
+    prices = [draw(st.integers(0, 5)) for _ in bounds]
+    together = draw(st.integers(0, 2))
+    most = draw(st.integers(0, 30))
+    return lambda z: z @ np.array(prices) + together * z[:, 0] * z[:, -1] <= most
+
+
 @given(bounds=BOUNDS, data=st.data())
-@settings(max_examples=40, deadline=None)
-def test_rings_partition_the_box(bounds: tuple[int, ...], data: st.DataObject) -> None:
+@settings(max_examples=60, deadline=None)
+def test_what_a_budget_allows_is_listed_and_used_up(bounds: tuple[int, ...], data: st.DataObject) -> None:
+    allowed = budgets(data.draw, bounds)
+    inside = {point for point in box(bounds) if allowed(np.array([point]))[0]}
+    assert list(listed(bounds, allowed)) == sorted(inside)
+    taken: set[tuple[int, ...]] = set()
+    for index in range(len(inside)):
+        taken.add(random_untried(bounds, taken, index, allowed))
+        assert len(taken) == index + 1
+    assert taken == inside
+
+
+@given(bounds=BOUNDS, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_nearest_points_are_the_nearest_that_are_allowed(bounds: tuple[int, ...], data: st.DataObject) -> None:
+    allowed = budgets(data.draw, bounds)
     centre = tuple(data.draw(st.integers(0, bound)) for bound in bounds)
-    rings = [list(ring(centre, radius, bounds)) for radius in range(sum(bounds) + 1)]
-    for radius, points in enumerate(rings):
-        for point in points:
-            assert sum(abs(a - b) for a, b in zip(point, centre, strict=True)) == radius
-    everything = [point for points in rings for point in points]
-    assert len(everything) == lattice_size(bounds)
-    assert set(everything) == box(bounds)
+    inside = {point for point in box(bounds) if allowed(np.array([point]))[0]}
+    taken = {point for point in sorted(inside) if data.draw(st.booleans())}
+    found = nearest_untried(centre, bounds, taken, allowed)
+    if not inside - taken:
+        assert found == []
+        return
+    assert set(found) <= inside - taken
+    if centre in inside:
+        distance = {point: sum(abs(a - b) for a, b in zip(point, centre, strict=True)) for point in inside - taken}
+        assert found == [point for point in sorted(distance) if distance[point] == min(distance.values())]
+
+
+@given(bounds=BOUNDS, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_room_is_the_most_that_is_allowed(bounds: tuple[int, ...], data: st.DataObject) -> None:
+    allowed = budgets(data.draw, bounds)
+    points = np.array([point for point in sorted(box(bounds)) if allowed(np.array([point]))[0]])
+    for group, bound in enumerate(bounds):
+        for point, most in zip(points.tolist(), room(points, group, bounds, allowed).tolist(), strict=True):
+            fits = [allowed(np.array([[*point[:group], width, *point[group + 1 :]]]))[0] for width in range(bound + 1)]
+            assert most == sum(fits) - 1
+
+
+@pytest.mark.parametrize("groups", [8, 14])
+def test_a_corner_of_a_huge_box_is_found(groups: int) -> None:
+    """The corner has about one in 10⁹ of the points and more: drawing from the box alone would never end."""
+    bounds, taken = (29,) * groups, {(0,) * groups}
+    for index in range(40):
+        taken.add(random_untried(bounds, taken, index, lambda z: z.sum(1) <= 9))
+    assert len(taken) == 41
+    assert all(sum(point) <= 9 for point in taken)
+    assert sum(nearest_untried((29,) * groups, bounds, taken, lambda z: z.sum(1) <= 9)[0]) <= 9
 
 
 def test_nearest_untried_grows_only_as_far_as_needed() -> None:

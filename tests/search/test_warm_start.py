@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,3 +99,8 @@ def test_an_unknown_difficulty_is_near_to_nothing() -> None:
     assert remembered_points(cold, set()) == []
     asked = PaperSearch(cold, SETTINGS).ask(8)
     assert asked == PaperSearch(problem([], difficulty=0.5), SETTINGS).ask(8), "it starts cold"
+
+
+def test_widths_over_the_budget_are_left_out() -> None:
+    assert remembered_points(replace(problem(MEMORY), budget=3), set()) == [(2, 0), (1, 0), (3, 0)]
+    assert remembered_points(replace(problem(MEMORY), budget=0), set()) == []

@@ -1,6 +1,6 @@
 """Kill a run at any moment, run it again, and see that it ends as if nothing had happened.
 
-python tests/torture/kills.py            every system call of a run, halfway through every write, random moments
+python tests/torture/kills.py            every system call of a run and a pick, halfway through writes, random moments
 python tests/torture/kills.py --short    a few of them, for the test suite
 
 A child is forked from a process that has done such a run itself, so that a run takes less than a second. It dies by
@@ -22,7 +22,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,12 @@ import torch
 
 from bocl.experiment.config import Config
 from bocl.experiment.grid import Grid, plan, run_grid
-from bocl.records.events import Listener, nobody
+from bocl.experiment.pick import pick
+from bocl.experiment.run import run
+from bocl.records.events import Event, Listener, TaskDone, nobody
 from bocl.records.journal import read_lines
 from bocl.records.run_log import JOURNAL, RunLog
+from bocl.records.summary import summarise
 
 CALLS = ("write", "fsync", "replace", "ftruncate", "unlink", "rmdir", "mkdir")
 SETTINGS = (
@@ -49,9 +53,9 @@ TIMES = {"seconds", "training_seconds", "time"}
 
 
 def in_a_fork(
-    grid: Grid, *, fatal: int = 0, half: bool = False, dies_after: float | None = None
+    work: Callable[[], object], *, fatal: int = 0, half: bool = False, dies_after: float | None = None
 ) -> tuple[int, list[str], int]:
-    """Run a grid in a child; return how it ended, the calls it made, and how many lines it was promised.
+    """Work in a child; return how it ended, the calls it made, and how many lines it was promised.
 
     fatal       the number of the call it dies before; 0 lets it live
     half        die halfway through that call, a write
@@ -63,7 +67,7 @@ def in_a_fork(
         os.close(ears)
         try:
             _watch_calls(mouth, fatal, half)
-            run_grid(grid, device="cpu", watch=_nobody_watches)
+            work()
             os._exit(0)
         except BaseException as error:
             print(f"the run failed: {error!r}", file=sys.stderr, flush=True)
@@ -76,6 +80,11 @@ def in_a_fork(
         words = told.read().split("\n")[:-1]
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status), [word for word in words if word != "promised"], words.count("promised")
+
+
+def the_runs(grid: Grid) -> Callable[[], object]:
+    """Return what runs a grid."""
+    return partial(run_grid, grid, device="cpu", watch=_nobody_watches)
 
 
 def _nobody_watches(_config: Config, _folder: Path) -> nullcontext[Listener]:
@@ -139,7 +148,7 @@ class Torture:
         whole = self._grid("whole")
         run_grid(self._grid("warm-up"), device="cpu", watch=_nobody_watches)  # what libraries do once is done here
         began = time.perf_counter()
-        code, self.calls, _ = in_a_fork(whole)
+        code, self.calls, _ = in_a_fork(the_runs(whole))
         self.seconds = time.perf_counter() - began
         if code:
             raise SystemExit("the run fails even if nobody disturbs it")
@@ -152,14 +161,14 @@ class Torture:
         """Kill a new run at each of these moments in turn, then let it end and compare."""
         grid = self._grid("killed")
         for moment in moments:
-            code, _, promised = in_a_fork(grid, **moment)
+            code, _, promised = in_a_fork(the_runs(grid), **moment)
             self.kills += 1
             self.deaths += code == -signal.SIGKILL
             found = sum(len(read_lines(folder / JOURNAL)) for _, folder in grid if (folder / JOURNAL).exists())
             before = {folder: (folder / JOURNAL).read_bytes() for _, folder in grid if (folder / JOURNAL).exists()}
             check(code in (0, -signal.SIGKILL), moment, f"it ended with {code}")
             check(found >= promised, moment, f"{promised} lines were promised in this session, {found} are there")
-        code, _, _ = in_a_fork(grid)
+        code, _, _ = in_a_fork(the_runs(grid))
         check(code == 0, moments, f"the run started again ended with {code}")
         for folder, old in before.items():
             whole_lines = old[: old.rfind(b"\n") + 1]
@@ -167,6 +176,49 @@ class Torture:
             check(kept, moments, "what the journal held was changed")
         check(outcome(grid) == self.wanted, moments, "it came to something else")
         shutil.rmtree(self.place / "killed")
+
+
+class PickTorture:
+    """A pick after the second of three tasks, killed, made again, and the run gone on with from there."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.config, self.folder = plan("digits", SETTINGS, out=str(place / "whole"), device="cpu")[0]
+        in_a_fork(self._two_tasks)
+        task = summarise(self.folder).tasks[-1]
+        self.widths = next(trial.widths for trial in task.trials if trial.widths != task.widths)
+        shutil.copytree(self.folder, place / "two tasks")
+        _, self.calls, _ = in_a_fork(self._pick)
+        self.wanted = self._end()
+
+    def _two_tasks(self) -> None:
+        def stop(event: Event) -> None:
+            if isinstance(event, TaskDone) and event.record.index == 1:
+                raise KeyboardInterrupt
+
+        with suppress(KeyboardInterrupt):
+            run(self.config, self.folder, device="cpu", listen=stop)
+
+    def _pick(self) -> None:
+        pick(self.folder, self.widths, device="cpu")
+
+    def _end(self) -> str:
+        grid = [(self.config, self.folder)]
+        code, _, _ = in_a_fork(the_runs(grid))
+        check(code == 0, "a pick", f"the run gone on with ended with {code}")
+        check(summarise(self.folder).tasks[1].widths == self.widths, "a pick", "the pick was lost")
+        return outcome(grid)
+
+    def kill(self, moment: dict[str, Any]) -> None:
+        """Kill a pick at a moment, make it again, let the run end and compare."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.place / "two tasks", self.folder)
+        code, _, promised = in_a_fork(self._pick, **moment)
+        check(code == -signal.SIGKILL, moment, f"the pick ended with {code}")
+        kinds = [line.record["kind"] for line in read_lines(self.folder / JOURNAL)]
+        check(promised < 2 or kinds[-1] == "pick", moment, "a pick that was promised is lost")
+        check(in_a_fork(self._pick)[0] == 0, moment, "the pick cannot be made again")
+        check(self._end() == self.wanted, moment, "it came to something else")
 
 
 def check(fact: bool, moment: Any, otherwise: str) -> None:
@@ -180,20 +232,27 @@ def main(short: bool) -> None:
     torch.set_num_threads(1)
     draw = random.Random(0)
     with tempfile.TemporaryDirectory() as place:
-        run = Torture(Path(place) / "run")
-        points = [{"fatal": number} for number in range(1, len(run.calls) + 1)]
-        points += [{"fatal": at, "half": True} for at, name in enumerate(run.calls, start=1) if name == "write"]
+        whole = Torture(Path(place) / "run")
+        points = [{"fatal": number} for number in range(1, len(whole.calls) + 1)]
+        points += [{"fatal": at, "half": True} for at, name in enumerate(whole.calls, start=1) if name == "write"]
         if short:
             points = draw.sample(points, 6)
         for point in points:
-            run.kill(point)
+            whole.kill(point)
         for number in range(1 if short else 30):
-            moments = [{"dies_after": draw.uniform(0, run.seconds)} for _ in range(1 + number % 2)]
-            run.kill(*moments)
+            moments = [{"dies_after": draw.uniform(0, whole.seconds)} for _ in range(1 + number % 2)]
+            whole.kill(*moments)
         print(
-            f"one run, {len(run.calls)} calls: killed {run.kills} times, {len(points)} of them at a call; "
-            f"{run.deaths} died, all ended in {run.wanted[:16]}"
+            f"one run, {len(whole.calls)} calls: killed {whole.kills} times, {len(points)} of them at a call; "
+            f"{whole.deaths} died, all ended in {whole.wanted[:16]}"
         )
+        picked = PickTorture(Path(place) / "pick")
+        moments = [{"fatal": number} for number in range(1, len(picked.calls) + 1)]
+        moments += [{"fatal": at, "half": True} for at, name in enumerate(picked.calls, start=1) if name == "write"]
+        moments = draw.sample(moments, 3) if short else moments
+        for moment in moments:
+            picked.kill(moment)
+        print(f"a pick, {len(picked.calls)} calls: killed {len(moments)} times, all ended in {picked.wanted[:16]}")
         if not short:
             grid = Torture(Path(place) / "grid", methods="bocl,sn", seeds="0,1")
             for _ in range(20):

@@ -26,3 +26,5 @@ def test_killed_runs_end_as_if_nothing_had_happened():
     done = tortured("kills.py")
     assert done.returncode == 0, done.stderr
     assert "killed 7 times" in done.stdout
+    assert "a pick, " in done.stdout
+    assert "killed 3 times" in done.stdout

@@ -16,6 +16,16 @@ Overrides = Annotated[
 def run_command(
     source: Source = None,
     overrides: Overrides = None,
+    alpha: Annotated[str | None, typer.Option(help="Price of a unit: short for --set reward.alpha=…")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Most parameters each task after the first may add: goal.budget.")
+    ] = None,
+    total_budget: Annotated[
+        str | None, typer.Option(help="Most parameters stored after the last task: goal.total_budget.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Accuracy that the smallest network to reach it is wanted for: goal.target.")
+    ] = None,
     methods: Annotated[
         str | None, typer.Option(help="Methods, separated by commas, or `all`; else the config's own.")
     ] = None,
@@ -35,9 +45,15 @@ def run_command(
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
 
+    short = {
+        "reward.alpha": alpha,
+        "goal.budget": budget,
+        "goal.total_budget": total_budget,
+        "goal.target": target,
+    }
     grid = plan(
         source,
-        overrides or [],
+        [*(overrides or []), *(f"{name}={value}" for name, value in short.items() if value is not None)],
         methods=methods,
         seeds=seeds,
         out=out,

@@ -13,9 +13,8 @@ from rich.table import Table
 
 from bocl.cli.comparison import print_comparison
 from bocl.cli.figures import duration, percent, points, widths_text
-from bocl.errors import InputError
 from bocl.records.run_log import JOURNAL
-from bocl.records.summary import RunSummary
+from bocl.records.summary import RunSummary, searched_task
 
 
 def make_console() -> Console:
@@ -45,11 +44,7 @@ def print_runs(summaries: Sequence[RunSummary]) -> None:
 
 def print_trials(summary: RunSummary, number: int) -> None:
     """Print every child that was trained for one task, the one that was kept marked."""
-    if not 1 <= number <= len(summary.tasks):
-        raise InputError(f"--task {number}: {summary.folder} has finished tasks 1 to {len(summary.tasks)}")
-    task = summary.tasks[number - 1]
-    if not task.trials:
-        raise InputError(f"--task {number}: '{task.name}' was learnt by {summary.method} without a search")
+    task = searched_task(summary, number)
     table = Table(
         title=escape(f"{summary.folder}: trials of task {number}, {task.name}"), title_justify="left", box=None
     )

@@ -27,8 +27,9 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.records.files import read_stored
 from bocl.records.journal import read_with_tail
 from bocl.records.record import TaskRecord
-from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint, checkpoint_place
+from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint
 from bocl.settings import parse_value
+from bocl.tasks.task import TaskStream
 from bocl.training.batches import to_device
 from bocl.training.device import resolve_device
 from bocl.training.evaluation import accuracy
@@ -105,7 +106,7 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
     files = _check_files(folder, log)
     resolve_device(device)  # wrong input is told before, and apart from, what the folder holds
     try:
-        method: Method = load(folder / checkpoint_place(len(log.tasks) - 1), device=device)
+        method: Method = load(folder / log.checkpoint, device=device)
     except FolderError as error:
         raise DriftError(str(error)) from error
     _check_same_learner(folder, log, method)
@@ -131,17 +132,17 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
 
 
 def check_untouched(folder: Path, log: RunLog, method: Method, row: Sequence[float]) -> None:
-    """Check, once one more task is learnt and before it is recorded, that the tasks before are untouched.
+    """Check, once one more task is learnt or picked for and before that is recorded, that those before are untouched.
 
     row  test accuracy on every task, the new one last
     """
     if method.forgets:
         return
     tensors = tensors_by_task(method)
-    for task, record in enumerate(log.tasks):
+    for task, record in enumerate(log.tasks[: len(row) - 1]):
         _check_tensors(folder, log, tensors[task], task)
         _check_canaries(folder, log, method, task)
-        _compare(folder, log.learnt_in[task], method, record, row[task], f"after task {len(log.tasks) + 1}")
+        _compare(folder, log.learnt_in[task], method, record, row[task], f"after task {len(row)}")
 
 
 def _check_files(folder: Path, log: RunLog) -> int:
@@ -215,9 +216,7 @@ def _check_rows(log: RunLog, method: Method) -> None:
 def _check_accuracy(folder: Path, log: RunLog, method: Method, data: str | None) -> dict[int, float]:
     """Measure the last row of the accuracy matrix anew; return {task: accuracy}."""
     start = log.learnt_in[-1]
-    stream = build_stream(_recorded_config(start, log.path), data)
-    if stream.fingerprint() != start.data:
-        raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
+    stream = same_stream(folder, start, data)
     found = {}
     for task, record in enumerate(log.tasks):
         if method.seen[task] != Seen.of(stream[task]):
@@ -234,9 +233,18 @@ def _check_accuracy(folder: Path, log: RunLog, method: Method, data: str | None)
     return found
 
 
-def _recorded_config(start: Start, path: Path) -> Config:
+def same_stream(folder: Path, start: Start, data: str | None) -> TaskStream:
+    """Return the stream a session ran on, or refuse other data."""
+    stream = build_stream(recorded_config(start.config, folder / JOURNAL), data)
+    if stream.fingerprint() != start.data:
+        raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
+    return stream
+
+
+def recorded_config(plain: dict[str, Any], path: Path) -> Config:
+    """Return the settings a run was made with, or say that another version wrote them."""
     try:
-        config: Config = parse_value(Config, start.config, "config")
+        config: Config = parse_value(Config, plain, "config")
     except InputError as error:
         raise FolderError(f"{path}: {error}; another version of bocl wrote it") from error
     return config

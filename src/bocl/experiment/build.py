@@ -75,9 +75,10 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
         "seed": seed_for(config.seed, "method"),
         "device": device,
     }
+    goal: dict[str, Any] = {"goal": config.goal, "tasks": config.stream.tasks}
     match config.method:
         case "bocl":
-            return BOCL(graph, growth=config.growth, search=config.search, reward=config.reward, **common)
+            return BOCL(graph, growth=config.growth, search=config.search, reward=config.reward, **goal, **common)
         case "rcl":
             return RCL(
                 graph,
@@ -87,6 +88,7 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
                 memory_gb=config.search.memory_gb,
                 wiring=config.growth.wiring,
                 alpha=config.reward.alpha,
+                **goal,
                 **common,
             )
         case "fixed":

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from bocl.checks import whole
 from bocl.errors import ConfigError, did_you_mean
+from bocl.methods.budget import GoalSettings
 from bocl.methods.den import DENSettings
 from bocl.methods.ewc import EWCSettings
 from bocl.methods.gem import GEMSettings
@@ -84,6 +85,7 @@ class Config:
     growth: GrowthSettings = field(default_factory=GrowthSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     reward: RewardSettings = field(default_factory=RewardSettings)
+    goal: GoalSettings = field(default_factory=GoalSettings)
     fixed: FixedSettings = field(default_factory=FixedSettings)
     rcl: RCLSettings = field(default_factory=RCLSettings)
     sn: SNSettings = field(default_factory=SNSettings)

@@ -105,24 +105,36 @@ class RoundMemory:
                     "another version of bocl, another machine, or a searcher that is not deterministic; go on with "
                     "what began the run, or start again in another folder"
                 )
-        tensors_of_all = self._store.recall(record)
-        try:
-            parts = part_tensors(tensors_of_all, len(widths))
-            for z, fit, tensors in zip(widths, record.fits, parts, strict=True):
-                wanted = {} if fit.failure else shapes(network.graph, network.widths, z, classes, network.settings)
-                check_tensors(tensors, wanted)
-        except NetworkError as error:
-            raise FolderError(
-                f"{self._store.folder / record.weights.file} does not hold the children of its round: {error}; "
-                "restore the folder from a copy, or start again in another"
-            ) from error
+        growths = read_growths(self._store, record, network, network.widths, classes)
         children = []
-        for z, fit, tensors in zip(widths, record.fits, parts, strict=True):
-            growth = Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()})
+        for growth, fit in zip(growths, record.fits, strict=True):
             effort = Effort(fit.samples, fit.seconds)
             children.append(TrainedChild(growth, Fit(fit.accuracy, fit.loss, fit.epochs, effort), fit.failure))
             self.recalled_seconds += fit.seconds
         return children
+
+
+def read_growths(
+    store: RunStore, record: RoundRecord, network: ExpandableNetwork, before: Widths, classes: int
+) -> list[Growth]:
+    """Return what the children of a round added to the network when it had the widths ``before``, from its file.
+
+    A child that failed has no tensors.
+    """
+    found = store.recall(record)
+    try:
+        parts = part_tensors(found, len(record.widths))
+        for z, fit, tensors in zip(record.widths, record.fits, parts, strict=True):
+            check_tensors(tensors, {} if fit.failure else shapes(network.graph, before, z, classes, network.settings))
+    except NetworkError as error:
+        raise FolderError(
+            f"{store.folder / record.weights.file} does not hold the children of its round: {error}; "
+            "restore the folder from a copy, or start again in another"
+        ) from error
+    return [
+        Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()})
+        for z, tensors in zip(record.widths, parts, strict=True)
+    ]
 
 
 def _written(child: TrainedChild) -> RoundFit:

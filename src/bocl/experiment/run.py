@@ -17,9 +17,11 @@ from bocl.experiment.proof import make_canaries
 from bocl.experiment.store import RunStore, machine
 from bocl.methods.checks import check_task
 from bocl.methods.joint import Joint
+from bocl.methods.method import KeepsToBudget, Method
 from bocl.methods.rounds import TrainsInRounds
 from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
 from bocl.records.record import TaskRecord
+from bocl.tasks.task import TaskStream
 from bocl.training.batches import DeviceSplit, to_device
 from bocl.training.evaluation import accuracy
 
@@ -47,6 +49,8 @@ def run(
     method = build_method(config, graph, device)
     stream = build_stream(config, data)
     check_task(graph, stream[0], seen=[])
+    if isinstance(method, KeepsToBudget):
+        method.check_budget(stream[0].classes)
     with RunStore.open(folder, config) as store:
         if len(store.finished) == len(stream):
             return store.finished
@@ -56,24 +60,12 @@ def run(
                 "or another folder with --out"
             )
         store.restore(method)
-        store.start(
-            config,
-            [group.name for group in graph.groups],
-            {
-                "data": stream.fingerprint(),
-                "machine": machine(method.device),
-                "at_once": at_once,
-                "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            },
-        )
+        begin_session(store, config, method, stream, at_once=at_once)
         before = [stream[index] for index in range(len(store.finished))]
         if isinstance(method, Joint):
             method.recall(before)
         validation = [to_device(task.validation, method.device) for task in before]
         sealed = [to_device(stream.test_split(task.index), method.device) for task in before]
-
-        def score(splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
-            return tuple(accuracy(partial(method.predict, task=i), split) for i, split in enumerate(splits))
 
         for index in range(len(store.finished), len(stream)):
             task = stream[index]
@@ -86,7 +78,7 @@ def run(
             seconds = time.perf_counter() - began + memory.recalled_seconds
             validation.append(to_device(task.validation, method.device))
             sealed.append(to_device(stream.test_split(index), method.device))
-            row = score(sealed)
+            row = score(method, sealed)
             with store.timed():
                 if audit:
                     check_untouched(store.folder, store.log, method, row)
@@ -95,7 +87,7 @@ def run(
                 index=index,
                 name=task.name,
                 widths=learned.widths,
-                validation_row=score(validation),
+                validation_row=score(method, validation),
                 row=row,
                 parameters=learned.parameters,
                 stored=sum(method.parameters().values()),
@@ -110,3 +102,19 @@ def run(
         if on_cost is not None:
             on_cost(store.seconds)
         return store.finished
+
+
+def begin_session(store: RunStore, config: Config, method: Method, stream: TaskStream, *, at_once: int = 1) -> None:
+    """Record what a session is going to work on, and where."""
+    about = {
+        "data": stream.fingerprint(),
+        "machine": machine(method.device),
+        "at_once": at_once,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    store.start(config, [group.name for group in method.graph.groups], about)
+
+
+def score(method: Method, splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
+    """Return the accuracy on every task, one split each."""
+    return tuple(accuracy(partial(method.predict, task=task), split) for task, split in enumerate(splits))

@@ -4,8 +4,9 @@
     rounds/task-NN/round-NNN.safetensors     children of the task under way and of the last finished one
     canaries/task-NN.safetensors             a few inputs and logits of every finished task
     checkpoints/task-NN/                     the learner after the last finished task
+    …/task-NN-pick-N                         the same after a pick, in place of the one before
 
-A round or task counts once its record is in the journal. Its files are written first, and what it makes
+A round, task or pick counts once its record is in the journal. Its files are written first, and what it makes
 stale is removed only afterwards, so the journal never names a file that is not there.
 """
 
@@ -37,7 +38,7 @@ from bocl.methods.tensor_files import read_tensors, write_tensors
 from bocl.records.files import FULL, cannot_write, describe, make_folder, remove
 from bocl.records.interrupts import held_back
 from bocl.records.journal import FORMAT, Journal, read, to_json
-from bocl.records.record import Proof, RoundRecord, TaskRecord
+from bocl.records.record import PickRecord, Proof, RoundRecord, TaskRecord
 from bocl.records.run_log import (
     JOURNAL,
     RunLog,
@@ -49,7 +50,7 @@ from bocl.records.run_log import (
 from bocl.settings import digest, parse_value, to_plain
 from bocl.version import __version__
 
-_OURS = re.compile(r"task-\d{2,}(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
+_OURS = re.compile(r"task-\d{2,}(-pick-\d+)?(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
 
 
 class RunStore:
@@ -125,7 +126,8 @@ class RunStore:
                     "kind": "start",
                     "format": FORMAT,
                     "config": to_plain(config),
-                    "digest": digest(config),
+                    # Of settings that came later the run has the defaults: it is still the same run.
+                    "digest": self.log.starts[0].digest if self.log.starts else digest(config),
                     "groups": graph_groups,
                     "versions": versions(),
                     **about,
@@ -153,21 +155,31 @@ class RunStore:
         """Bring a fresh method to where the last finished task left it."""
         if self.finished:
             tasks = len(self.finished)
-            method.restore(read_state(self.folder / checkpoint_place(tasks - 1), method, tasks=tasks))
+            method.restore(read_state(self.folder / self.log.checkpoint, method, tasks=tasks))
 
     def commit(self, record: TaskRecord, method: Method, canaries: Mapping[str, Tensor]) -> None:
         """Write a finished task: the learner and the canaries first, then the line that names them."""
         with self._writing():
-            checkpoint = checkpoint_place(record.index)
-            save(method, self.folder / checkpoint)
-            about = f"canaries, format {FORMAT}"
-            proof = Proof(
-                hashes(tensors_by_task(method)[record.index]),
-                write_tensors(self.folder, canaries_place(record.index), canaries, about),
-                describe(f"{checkpoint}/model.json", (self.folder / checkpoint / "model.json").read_bytes()),
-            )
+            proof = self._write_learner(record.index, method, canaries)
             self._append({"kind": "task", **asdict(record), "proof": asdict(proof)})
             self._remove_stale()
+
+    def pick(self, record: PickRecord, method: Method, canaries: Mapping[str, Tensor]) -> None:
+        """Write a pick as a finished task is written, in places of its own."""
+        with self._writing():
+            proof = self._write_learner(record.task, method, canaries, pick=record.number)
+            self._append({"kind": "pick", **asdict(record), "proof": asdict(proof)})
+            self._remove_stale()
+
+    def _write_learner(self, index: int, method: Method, canaries: Mapping[str, Tensor], *, pick: int = 0) -> Proof:
+        checkpoint = checkpoint_place(index, pick)
+        save(method, self.folder / checkpoint)
+        about = f"canaries, format {FORMAT}"
+        return Proof(
+            hashes(tensors_by_task(method)[index]),
+            write_tensors(self.folder, canaries_place(index, pick), canaries, about),
+            describe(f"{checkpoint}/model.json", (self.folder / checkpoint / "model.json").read_bytes()),
+        )
 
     def _append(self, record: Mapping[str, Any]) -> None:
         plain: Any = to_json(record, "record")
@@ -177,7 +189,8 @@ class RunStore:
     def _remove_stale(self) -> None:
         """Remove our files that no record needs: what an ended process left, and what a newer task made stale."""
         done = len(self.finished)
-        wanted = {checkpoint_place(done - 1), *(canaries_place(task) for task in range(done))}
+        wanted = {proof.canaries.file for proof in self.log.proofs}
+        wanted |= {self.log.checkpoint} if done else set()
         wanted |= {round.weights.file for task in (done - 1, done) for round in self.log.rounds.get(task, [])}
         for pattern in ("checkpoints/*", "canaries/*", "rounds/task-*/*"):
             for path in self.folder.glob(pattern):

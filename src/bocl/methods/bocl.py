@@ -7,7 +7,7 @@ units to add to each hidden group, gates what it reads with its own attention, a
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from bocl.checks import instance, whole
 from bocl.errors import ConfigError
+from bocl.methods.budget import GoalSettings, check_affordable, task_budget
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
 from bocl.methods.expand import SearcherFactory, expand, train_base
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
@@ -58,6 +59,8 @@ class BOCL:
         growth: GrowthSettings = GrowthSettings(),  # noqa: B008 - frozen
         search: SearchSettings = SearchSettings(),  # noqa: B008
         reward: RewardSettings = RewardSettings(),  # noqa: B008
+        goal: GoalSettings = GoalSettings(),  # noqa: B008
+        tasks: int = 10,
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         searcher: SearcherFactory = make_searcher,
@@ -65,12 +68,15 @@ class BOCL:
     ) -> None:
         """Take an nn.Module of conv, linear, norm, pool layers; only its shape is used, weights are made by seed.
 
+        tasks     how many there will be: over these a total budget is spread
         searcher  makes a searcher from a ``Problem`` and the search settings: your own, or the one settings name
         """
         self.graph = as_graph(network)
         self.growth = instance("growth", growth, GrowthSettings)
         self.search = instance("search", search, SearchSettings)
         self.reward = instance("reward", reward, RewardSettings)
+        self.goal = instance("goal", goal, GoalSettings)
+        self.tasks = whole(least=1)("tasks", tasks)
         self.recipe = instance("recipe", recipe, Recipe)
         self.seed = whole()("seed", seed)
         self.searcher = _callable(searcher)
@@ -85,6 +91,7 @@ class BOCL:
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:
         """Learn one more task: search, train, keep the best child."""
         check_task(self.graph, task, self.seen)
+        self.check_budget(task.classes)
         data = task_to_device(task, len(self.seen), self.device)
         growth, trials, difficulty, effort = self._grow(data, task, listen)
         accuracy = score(self.network, growth, data)
@@ -94,6 +101,14 @@ class BOCL:
         self.seen.append(Seen.of(task))
         added = count_tensors(growth.tensors)
         return Learned(task.name, growth.widths, accuracy, added, trials, difficulty, effort)
+
+    def check_budget(self, classes: int) -> None:
+        """Refuse a goal whose budgets the tasks to come, of as many classes, exceed even if nothing grows."""
+        check_affordable(self.network, self.goal, classes, tasks=self._tasks_left)
+
+    @property
+    def _tasks_left(self) -> int:
+        return max(self.tasks - len(self.seen), 1)
 
     def _grow(self, data: DeviceTask, task: Task, listen: Listener) -> tuple[Growth, tuple[Trial, ...], float, Effort]:
         if not self.seen:
@@ -117,6 +132,8 @@ class BOCL:
             recipe=self.recipe,
             search=self.search,
             reward=self.reward,
+            budget=task_budget(self.network, self.goal, tasks=self._tasks_left),
+            target=self.goal.target,
             make_searcher=self.searcher,
             history=self.history,
             measure_difficulty=self.measures_difficulty,
@@ -125,6 +142,13 @@ class BOCL:
             train_round=self.train_round,
         )
         return found.growth, found.trials, found.difficulty, found.effort
+
+    def replace_last(self, growth: Growth) -> None:
+        """Let another child of the last task, trained for it, take the place of the one that was kept."""
+        self.network.drop_last()
+        self.network.commit(growth)
+        if self.history:
+            self.history[-1] = replace(self.history[-1], best=growth.widths)
 
     def predict(self, x: Any, task: int) -> Tensor:
         """Return logits (n, classes): the same bits as on the day the task was learnt.

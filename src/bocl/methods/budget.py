@@ -1,21 +1,77 @@
-"""How much a network may grow for every task, so that all tasks together stay within a number of parameters.
+"""How much a network may grow for a task, so that it and all tasks to come stay within a number of parameters.
 
-z_i = ⌊k w_i / max w⌋        the largest k for which the parameters of all tasks add up to at most the budget
+    a search       parameters(z) ≤ min(budget, ⌊left of the total / tasks left⌋)
+    fixed growth   z_i = ⌊k w_i / max w⌋, the largest k for which all tasks together stay within the total
+
+The even share of what is left is always enough for z = 0, whatever was chosen before. A head, gates and norms read a
+network as wide as z makes it, so what the next task costs without growing, c, is part of what this one adds, and is
+at most the share. With n tasks to come at least n shares are left, so the next share is no smaller, and c fits.
+This takes tasks to have as many classes as the one at hand.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from dataclasses import dataclass
 
+from bocl.checks import number, optional, settle, whole
+from bocl.errors import ConfigError
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import count
+from bocl.networks.growth import count_all
+from bocl.search.lattice import largest, scaled
 from bocl.search.settings import MOST_UNITS
 
+MOST_BUDGET = 10**12  # parameters: far beyond what memory holds
 
-def scaled(shape: Widths, k: int) -> Widths:
-    """Return widths in the proportions of ``shape``, rounded down, whose largest entry is k."""
-    return tuple(k * width // max(shape) for width in shape)
+
+@dataclass(frozen=True)
+class GoalSettings:
+    """What a search may spend, and what is enough; None sets no limit.
+
+    budget        most parameters each task after the first may add, all of them: shared, head, attention, norms
+    total_budget  most parameters stored after the last task; what one task leaves, those after it may use
+    target        validation accuracy to be reached: the smallest network that does is wanted, whatever reward.alpha
+    """
+
+    budget: int | None = None
+    total_budget: int | None = None
+    target: float | None = None
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            "goal",
+            budget=optional(whole(least=1, most=MOST_BUDGET)),
+            total_budget=optional(whole(least=1, most=MOST_BUDGET)),
+            target=optional(number(above=0, most=1)),
+        )
+
+
+def check_affordable(network: ExpandableNetwork, goal: GoalSettings, classes: int, *, tasks: int) -> None:
+    """Refuse budgets within which not even z = 0 fits for each of ``tasks`` more tasks of ``classes`` classes."""
+    base = _base_parameters(network, classes)
+    later = tasks if network.tasks else tasks - 1
+    each = _least(network, classes) if later else 0
+    if goal.budget is not None and each > goal.budget:
+        raise ConfigError(
+            f"goal.budget is {goal.budget:,}, but a task of {classes} classes takes {each:,} parameters without "
+            f"growing; give at least {each:,}"
+        )
+    least = base + later * each
+    if goal.total_budget is not None and least > goal.total_budget:
+        raise ConfigError(
+            f"goal.total_budget is {goal.total_budget:,}, but "
+            + ("what is stored, " if network.tasks else "the base network, ")
+            + f"and {later} more tasks without growing, take {least:,} parameters; give at least {least:,}"
+        )
+
+
+def task_budget(network: ExpandableNetwork, goal: GoalSettings, *, tasks: int) -> int | None:
+    """Return the most parameters the next of ``tasks`` more tasks may add; None where there is no limit."""
+    limits = [goal.budget] if goal.budget is not None else []
+    if goal.total_budget is not None:
+        limits.append((goal.total_budget - _stored(network)) // tasks)
+    return min(limits, default=None)
 
 
 def most_units(network: ExpandableNetwork, shape: Widths, classes: int, *, tasks: int, left: int) -> int:
@@ -25,19 +81,38 @@ def most_units(network: ExpandableNetwork, shape: Widths, classes: int, *, tasks
     k = 0 fits. What is added never falls as k rises, so k is found by bisection.
     """
 
-    def too_many(k: int) -> bool:
+    def fits(k: int) -> bool:
         steps = [scaled(shape, k)] * tasks
         if not network.tasks:
             steps[0] = network.graph.widths
         widths, room = network.widths, left
         for z in steps:
-            room -= sum(int(part) for part in count(network.graph, widths, z, classes, network.settings).values())
+            room -= int(count_all(network.graph, widths, z, classes, network.settings))
             if room < 0:
-                return True
+                return False
             widths = tuple(old + new for old, new in zip(widths, z, strict=True))
-        return False
+        return True
 
     high = 1
-    while high < MOST_UNITS and not too_many(high):  # from below: counts of widths beyond any budget would overflow
+    while high < MOST_UNITS and fits(high):  # from below: counts of widths beyond any budget would overflow
         high = min(2 * high, MOST_UNITS)
-    return bisect_left(range(high + 1), True, key=too_many) - 1
+    return largest(high, fits)
+
+
+def _stored(network: ExpandableNetwork) -> int:
+    return sum(sum(task.values()) for task in network.parameters_by_task())
+
+
+def _base_parameters(network: ExpandableNetwork, classes: int) -> int:
+    """Count what is stored, or what the first task will store."""
+    if network.tasks:
+        return _stored(network)
+    graph = network.graph
+    return int(count_all(graph, network.widths, graph.widths, classes, network.settings))
+
+
+def _least(network: ExpandableNetwork, classes: int) -> int:
+    """Count what one more task adds without growing; before the first task, what the second will add."""
+    graph = network.graph
+    widths = network.widths if network.tasks else graph.widths
+    return int(count_all(graph, widths, (0,) * len(graph.groups), classes, network.settings))

@@ -23,6 +23,7 @@ from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings, initialise
 from bocl.networks.trace import trace
 from bocl.records.record import Widths
+from bocl.search.problem import Problem
 from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Split, Task
 
@@ -208,16 +209,23 @@ def check_searcher(searcher: Any) -> None:
         )
 
 
-def asked_widths(answer: Any, bounds: Widths, trained: Collection[Widths]) -> list[Widths]:
-    """Return a searcher's answer to ask() as a list of new widths within the bounds; empty when it is done."""
+def asked_widths(answer: Any, problem: Problem, trained: Collection[Widths]) -> list[Widths]:
+    """Return a searcher's answer to ask() as new widths within bounds and budget; empty when it is done."""
     if answer is None or isinstance(answer, str | Mapping) or not hasattr(answer, "__iter__"):
         raise InputError(f"the searcher's ask() returned {answer!r}; it must return a list of widths, or [] to stop")
     asked: list[Widths] = []
     for entry in answer:
-        z = as_widths(entry, bounds, "ask()")
+        z = as_widths(entry, problem.bounds, "ask()")
         if z in trained or z in asked:
             raise InputError(f"the searcher's ask() gave {z}, which is trained or asked for already; ask for new ones")
         asked.append(z)
+    row = np.array(asked, dtype=np.int64).reshape(-1, len(problem.bounds))
+    for z, allowed, added in zip(asked, problem.allowed(row), problem.parameters(row), strict=True):
+        if not allowed:
+            raise InputError(
+                f"the searcher's ask() gave {z}, which adds {added:,} parameters; the budget is {problem.budget:,}: "
+                "ask only for what Problem.allowed() allows"
+            )
     return asked
 
 

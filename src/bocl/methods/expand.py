@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from bocl.checks import counted
 from bocl.errors import InputError
 from bocl.methods.checks import as_widths, asked_widths, check_searcher, check_trained
-from bocl.methods.reward import RewardSettings, make_penalty
+from bocl.methods.reward import RewardSettings, make_cost
 from bocl.methods.rounds import TrainedChild, TrainRound, padding, train_round
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import Growth, count, count_by_group
+from bocl.networks.growth import Growth, count, count_all, count_by_group
 from bocl.records.events import Listener, RoundStarted, TrialDone
 from bocl.records.record import Experience, Trial
 from bocl.search.problem import Problem, Searcher
@@ -31,6 +31,7 @@ from bocl.training.steps import StepCache
 from bocl.training.trainer import Effort
 
 SearcherFactory = Callable[[Problem, SearchSettings], Searcher]
+Cost = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ def expand(
     recipe: Recipe,
     search: SearchSettings,
     reward: RewardSettings,
+    budget: int | None,
+    target: float | None,
     make_searcher: SearcherFactory,
     history: Sequence[Experience],
     measure_difficulty: bool,
@@ -63,11 +66,19 @@ def expand(
 
     Trains the child z = 0 (A²) and, for the difficulty M_t = A¹ - A², a fresh base network (A¹), then the
     rounds the searcher asks for, all with the same recipe. Where the difficulty is not measured, or one of the two
-    trainings fails, it is NaN and the search starts cold.
+    trainings fails, it is NaN and the search starts cold. ``budget`` and ``target`` are those of ``Problem``.
     """
     groups = len(network.graph.groups)
     zero, bounds = (0,) * groups, search.bounds_for(groups)
-    problem = _problem(network, classes, reward, bounds)
+    before = network.widths  # the searcher may ask what it costs after the network has grown
+    cost = _cost(network, classes, reward)
+    problem = Problem(
+        bounds,
+        parameters=lambda z: count_all(network.graph, before, z, classes, network.settings),
+        penalty=lambda z: reward.alpha * cost(z),
+        budget=budget,
+        target=target,
+    )
     kept: dict[Widths, TrainedChild] = {}
     trials: list[Trial] = []
     cache = StepCache()
@@ -88,7 +99,7 @@ def expand(
             memory_gb=search.memory_gb,
         )
         kept.update(zip(widths, children, strict=True))
-        done = [_trial(problem, z, child) for z, child in zip(widths, children, strict=True)]
+        done = [_trial(problem, cost, z, child) for z, child in zip(widths, children, strict=True)]
         trials.extend(done)
         return done
 
@@ -107,7 +118,7 @@ def expand(
         problem = replace(problem, history=tuple(history), difficulty=difficulty)
     searcher = make_searcher(problem, search)
     check_searcher(searcher)
-    while widths := asked_widths(searcher.ask(search.round_size), bounds, kept):
+    while widths := asked_widths(searcher.ask(search.round_size), problem, kept):
         listen(RoundStarted("search", tuple(widths), trial=len(trials), trials=search.most_trials))
         done = train_children(widths)
         for number, trial in enumerate(done, start=len(trials) - len(done)):
@@ -151,28 +162,28 @@ def train_base(
     return base
 
 
-def _problem(network: ExpandableNetwork, classes: int, reward: RewardSettings, bounds: Widths) -> Problem:
-    """What this growth costs, as functions of z alone."""
+def _cost(network: ExpandableNetwork, classes: int, reward: RewardSettings) -> Cost:
+    """What units of this growth cost, as a function of z alone."""
     graph, before, settings = network.graph, network.widths, network.settings
-
-    def parameters(z: NDArray[np.int64]) -> NDArray[np.int64]:
-        total: NDArray[np.int64] = np.sum(list(count(graph, before, z, classes, settings).values()), axis=0)
-        return total
 
     def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:
         parts = count(graph, before, z, classes, settings)
         return parts["shared"] + parts["heads"] + parts["norms"]
 
-    penalty = make_penalty(
-        reward,
+    return make_cost(
+        reward.weighting,
         len(graph.groups),
         parameters=weights,
         by_group=lambda z: count_by_group(graph, before, z, settings),
     )
-    return Problem(bounds, parameters, penalty)
 
 
-def _trial(problem: Problem, z: Widths, child: TrainedChild) -> Trial:
-    row = np.array([z], dtype=np.int64)
-    accuracy = child.fit.accuracy
-    return Trial(z, accuracy, int(problem.parameters(row)[0]), accuracy - float(problem.penalty(row)[0]))
+def _trial(problem: Problem, cost: Cost, z: Widths, child: TrainedChild) -> Trial:
+    row, accuracy = np.array([z], dtype=np.int64), np.array([child.fit.accuracy])
+    return Trial(
+        z,
+        child.fit.accuracy,
+        int(problem.parameters(row)[0]),
+        float(problem.reward(accuracy, row)[0]),
+        float(cost(row)[0]),
+    )

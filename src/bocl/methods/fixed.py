@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, per_group, whole
+from bocl.checks import instance, optional, per_group, whole
 from bocl.checks import widths as units
 from bocl.errors import ConfigError
-from bocl.methods.budget import most_units, scaled
+from bocl.methods.budget import MOST_BUDGET, most_units
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
 from bocl.methods.method import Learned, State
@@ -21,14 +21,13 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import GrowthSettings, count_tensors
 from bocl.records.events import Listener, RoundStarted, nobody
+from bocl.search.lattice import scaled
 from bocl.search.settings import MOST_UNITS
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
-
-MOST_BUDGET = 10**12  # parameters: far beyond what memory holds
 
 
 class Fixed:
@@ -57,7 +56,7 @@ class Fixed:
     ) -> None:
         self.graph = as_graph(network)
         self.widths = units(most=MOST_UNITS)("fixed.widths", widths)
-        self.budget = None if budget is None else whole(least=1, most=MOST_BUDGET)("fixed.budget", budget)
+        self.budget = optional(whole(least=1, most=MOST_BUDGET))("fixed.budget", budget)
         self.tasks = whole(least=1)("tasks", tasks)
         self.growth = instance("growth", growth, GrowthSettings)
         self.recipe = instance("recipe", recipe, Recipe)
@@ -95,8 +94,12 @@ class Fixed:
         self.seen.append(Seen.of(task))
         return Learned(task.name, z, accuracy, count_tensors(child.growth.tensors), effort=child.fit.effort)
 
+    def check_budget(self, classes: int) -> None:
+        """Refuse a budget that the tasks to come, of as many classes, exceed even if nothing grows."""
+        self._step(classes)
+
     def _step(self, classes: int) -> Widths:
-        """Return what to add for one more task."""
+        """Return what to add for one more task, or refuse a budget that all tasks exceed without growing."""
         z = self._shape
         if self.budget is not None:
             left, tasks = self.budget - sum(self.parameters().values()), max(self.tasks - len(self.seen), 1)

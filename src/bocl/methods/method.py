@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -88,6 +88,15 @@ class Method(Protocol):
 
     def restore(self, state: State) -> None:
         """Take back what ``state`` returned, in a method made with the same settings."""
+        ...
+
+
+@runtime_checkable
+class KeepsToBudget(Protocol):
+    """A method that may be given a number of parameters to keep to."""
+
+    def check_budget(self, classes: int) -> None:
+        """Refuse, before anything is trained, a budget that tasks of as many classes exceed even if nothing grows."""
         ...
 
 

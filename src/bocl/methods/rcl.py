@@ -17,6 +17,7 @@ from torch import nn
 
 from bocl.checks import whole
 from bocl.methods.bocl import BOCL
+from bocl.methods.budget import GoalSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import GrowthSettings, Wiring
@@ -45,7 +46,9 @@ class RCL(BOCL):
         memory_gb: float = 16.0,
         wiring: Wiring = "full",
         alpha: float = 5e-3,
-        recipe: Recipe = Recipe(),  # noqa: B008 - frozen
+        goal: GoalSettings = GoalSettings(),  # noqa: B008 - frozen
+        tasks: int = 10,
+        recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
@@ -54,6 +57,7 @@ class RCL(BOCL):
         controller  `tuned`, or `as-released` by RCL's authors, which trains one child at a time
         trials      children trained for every task but the first
         bounds, memory_gb, wiring, alpha  as in SearchSettings, GrowthSettings and RewardSettings
+        goal, tasks  as in BOCL
         """
         self.trials = whole(least=1)("rcl.trials", trials)
         search = SearchSettings(
@@ -70,6 +74,8 @@ class RCL(BOCL):
             growth=GrowthSettings(wiring, attention=False),
             search=search,
             reward=RewardSettings(alpha, "uniform"),
+            goal=goal,
+            tasks=tasks,
             recipe=recipe,
             seed=seed,
             device=device,

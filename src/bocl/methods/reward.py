@@ -1,6 +1,6 @@
-"""What a child is worth.
+"""What a child's units cost.
 
-r(z) = A(z) - Σ α_i z_i        α_i = α P_i / Σ_j P_j        [paper, Evaluation of Points]
+r(z) = A(z) - α cost(z)        cost(z) = Σ P_i z_i / Σ_j P_j        [paper, Evaluation of Points; α_i = α P_i / Σ_j P_j]
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ def unit_costs(parameters: Callable[[NDArray[np.int64]], NDArray[np.int64]], gro
     return costs
 
 
-def make_penalty(
-    settings: RewardSettings,
+def make_cost(
+    weighting: Weighting,
     groups: int,
     *,
     parameters: Callable[[NDArray[np.int64]], NDArray[np.int64]],
     by_group: Callable[[NDArray[np.int64]], NDArray[np.int64]],
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
-    """Return z (n, groups) → Σ α_i z_i (n,).
+    """Return z (n, groups) → Σ P_i z_i / Σ_j P_j (n,): the units added, weighted, which α is the price of.
 
     parameters  (n, groups) → (n,) shared and head parameters, attention left out
     by_group    (n, groups) → (n, groups) parameters added inside each group's own layers
     """
-    fixed = unit_costs(parameters, groups) if settings.weighting == "unit" else np.ones(groups)
+    fixed = unit_costs(parameters, groups) if weighting == "unit" else np.ones(groups)
 
-    def penalty(z: Any) -> NDArray[np.float64]:
+    def cost(z: Any) -> NDArray[np.float64]:
         z = np.asarray(z, dtype=np.int64)
-        costs = by_group(z) if settings.weighting == "added" else fixed
-        total = np.maximum(costs.sum(-1, keepdims=True), 1)  # 0 only where z adds nothing
-        result: NDArray[np.float64] = (settings.alpha * z * costs / total).sum(-1)
+        weights = by_group(z) if weighting == "added" else fixed
+        total = np.maximum(weights.sum(-1, keepdims=True), 1)  # 0 only where z adds nothing
+        result: NDArray[np.float64] = (z * weights / total).sum(-1)
         return result
 
-    return penalty
+    return cost

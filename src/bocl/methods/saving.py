@@ -35,7 +35,7 @@ from bocl.networks.stamped import StampedNetwork
 from bocl.records.files import FULL, cannot_write, make_folder, open_file, write_whole
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
-from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint, checkpoint_place
+from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
 from bocl.settings import parse_value, plain
 from bocl.training.device import resolve_device
 
@@ -172,12 +172,10 @@ def read_state(folder: Path, method: Method, *, tasks: int) -> State:
         model = _read_model(folder)
         if model["method"] != method.name:
             raise FolderError(f"{folder} holds a model of {_show(model['method'])}, not of '{method.name}'")
-        for part, words, own in (
-            ("graph", "of another network", to_json(method.graph)),
-            ("settings", "with other settings", _settings_of(method)),
-        ):
-            if model[part] != json.loads(json.dumps(own)):
-                raise FolderError(f"{folder} holds a model {words}")
+        if model["graph"] != json.loads(json.dumps(to_json(method.graph))):
+            raise FolderError(f"{folder} holds a model of another network")
+        if _settings_in(type(method), model["settings"]) != _settings_of(method):
+            raise FolderError(f"{folder} holds a model with other settings")
         state = State(model["facts"], _read_tensors(folder, model))
         try:
             _check_state(method, state)
@@ -210,7 +208,7 @@ def _last_checkpoint(folder: Path) -> Path:
         if len(read(log.path)) == len(records):
             raise
         return _last_checkpoint(folder)  # the run went on between the two looks
-    return folder / checkpoint_place(len(log.tasks) - 1)
+    return folder / log.checkpoint
 
 
 def _read_model(folder: Path) -> dict[str, Any]:
@@ -344,6 +342,13 @@ def _parse_settings(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]
         if name not in hints:
             raise ValueError(f"unknown setting {_show(name)}" + did_you_mean(name, hints))
     return {name: parse_value(hints[name], value, f"settings.{name}") for name, value in saved.items()}
+
+
+def _settings_in(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return saved settings as ``_settings_of`` has them; one that came later has its default."""
+    parameters = inspect.signature(kind).parameters
+    later = {name: parameters[name].default for name in _settings(kind)}
+    return {name: plain(value) for name, value in (later | _parse_settings(kind, saved)).items()}
 
 
 def _check_options(kind: type[Any], options: Mapping[str, Any]) -> None:

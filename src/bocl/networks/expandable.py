@@ -66,6 +66,10 @@ class ExpandableNetwork:
         self.tasks.append(self.candidate(growth))
         self.growths.append(growth)
 
+    def drop_last(self) -> None:
+        """Forget the last task."""
+        del self.growths[-1], self.tasks[-1]
+
     def clear(self) -> None:
         """Forget every task."""
         self.growths, self.tasks = [], []

@@ -128,6 +128,12 @@ def count(graph: Graph, before: Widths, z: Any, classes: int, settings: GrowthSe
     return totals
 
 
+def count_all(graph: Graph, before: Widths, z: Any, classes: int, settings: GrowthSettings) -> NDArray[np.int64]:
+    """Count all parameters growing by z would add; z is (…, groups), the result (…,)."""
+    total: NDArray[np.int64] = np.sum(list(count(graph, before, z, classes, settings).values()), axis=0)
+    return total
+
+
 def count_tensors(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """Count the parameters that are stored, by part."""
     totals = dict.fromkeys(PARTS, 0)

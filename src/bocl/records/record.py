@@ -24,13 +24,15 @@ class Trial:
     widths      z, one entry per hidden group
     accuracy    A(z) on the validation split, in 0 … 1; NaN when the child failed
     parameters  everything the child would add to the network, head and attention included
-    reward      r(z) = A(z) - penalty(z)
+    reward      r(z), what the search made the most of: A(z) - α cost(z), or with a target as search/problem.py has it
+    cost        units added, weighted by what they cost (methods/reward.py): what α multiplies; NaN where not recorded
     """
 
     widths: Widths
     accuracy: Measured
     parameters: int
     reward: Measured
+    cost: Measured = math.nan
 
     @property
     def failed(self) -> bool:
@@ -77,6 +79,23 @@ class TaskRecord:
     samples: int
     seconds: float
     training_seconds: float
+
+
+@dataclass(frozen=True)
+class PickRecord:
+    """Another child of the last finished task took the place of the one kept; fields as in the task's record.
+
+    task    its number, from 0
+    number  of the pick in its task, from 1
+    """
+
+    task: int
+    number: int
+    widths: Widths
+    validation_row: tuple[float, ...]
+    row: tuple[float, ...]
+    parameters: dict[str, int]
+    stored: int
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
     out-of-memory   a round goes on with fewer children at once
     round           children were trained; their file is there
     task            a task is finished; its checkpoint is there
+    pick            another child took the place of the one kept for the last finished task; its checkpoint is there
 
 A record that the chain lets pass can still be senseless: whoever can write the file can write hashes too.
 """
@@ -13,23 +14,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bocl.errors import DamagedError, InputError
 from bocl.records.files import read_stored
 from bocl.records.journal import FORMAT
-from bocl.records.record import Proof, RoundRecord, StoredFile, TaskRecord, Widths
+from bocl.records.record import PickRecord, Proof, RoundRecord, StoredFile, TaskRecord, Widths
 from bocl.settings import parse_value
 
 JOURNAL = "journal.jsonl"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def checkpoint_place(task: int) -> str:
-    """Return the place of the learner after a task, in the run's folder."""
-    return f"checkpoints/task-{task + 1:02d}"
+def checkpoint_place(task: int, pick: int = 0) -> str:
+    """Return the place of the learner after a task, or after a pick for it, in the run's folder."""
+    return f"checkpoints/{_task_name(task, pick)}"
 
 
 def round_place(task: int, number: int) -> str:
@@ -37,9 +38,14 @@ def round_place(task: int, number: int) -> str:
     return f"rounds/task-{task + 1:02d}/round-{number:03d}.safetensors"
 
 
-def canaries_place(task: int) -> str:
+def canaries_place(task: int, pick: int = 0) -> str:
     """Return the place of a task's canaries."""
-    return f"canaries/task-{task + 1:02d}.safetensors"
+    return f"canaries/{_task_name(task, pick)}.safetensors"
+
+
+def _task_name(task: int, pick: int) -> str:
+    # A pick has places of its own: until its record is written, the files before it count.
+    return f"task-{task + 1:02d}" + (f"-pick-{pick}" if pick else "")
 
 
 @dataclass(frozen=True)
@@ -82,8 +88,10 @@ class RunLog:
 
     rounds    of every task, in order
     halvings  (task, round) → children at once, where memory ran out
+    tasks     every finished task, as the last pick left it
     proofs    of every finished task
-    learnt_in the session each task was finished in
+    picks     task → how often another child was picked for it
+    learnt_in the session each task was finished, or last picked for, in
     """
 
     path: Path
@@ -93,6 +101,7 @@ class RunLog:
     learnt_in: list[Start] = field(default_factory=list)
     rounds: dict[int, list[RoundRecord]] = field(default_factory=dict)
     halvings: dict[tuple[int, int], int] = field(default_factory=dict)
+    picks: dict[int, int] = field(default_factory=dict)
     lines: int = 0
 
     @staticmethod
@@ -102,6 +111,11 @@ class RunLog:
         for record in records:
             log.take(record)
         return log
+
+    @property
+    def checkpoint(self) -> str:
+        """The place of the learner after the last finished task, in the run's folder."""
+        return self.proofs[-1].checkpoint.file.removesuffix("/model.json")
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Take in the next record, or raise DamagedError naming its line and what is wrong with it."""
@@ -118,10 +132,13 @@ class RunLog:
                 case "task":
                     proof = parse_value(Proof, content.pop("proof", None), "task.proof")
                     self._task(parse_value(TaskRecord, content, "task"), proof)
+                case "pick":
+                    proof = parse_value(Proof, content.pop("proof", None), "pick.proof")
+                    self._pick(parse_value(PickRecord, content, "pick"), proof)
                 case "out-of-memory":
                     self._halving(parse_value(_Halving, content, "out-of-memory"))
                 case _:
-                    raise InputError(f"its kind is {kind!r}; known are start, round, task and out-of-memory")
+                    raise InputError(f"its kind is {kind!r}; known are start, round, task, pick and out-of-memory")
         except InputError as error:
             raise DamagedError(
                 f"{self.path}, line {self.lines + 1}: not a record of a run: {error}; "
@@ -165,27 +182,43 @@ class RunLog:
         _require(entry.index == index, f"it finishes task {entry.index + 1}, not task {index + 1}")
         wanted = self.starts[0].config["stream"]["tasks"]
         _require(index < wanted, f"it finishes task {index + 1} of {wanted}")
-        before = self.tasks[-1].stored if self.tasks else 0
-        added = sum(entry.parameters.values())
-        _require(entry.stored == before + added, f"{entry.stored} parameters are stored, not {before} + {added}")
-        for row in (entry.row, entry.validation_row):
-            _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
-        for value in (*entry.row, *entry.validation_row):
-            _require(0 <= value <= 1, f"an accuracy is {value}")
+        self._check_sizes(entry, index)
         for widths in (entry.widths, *(trial.widths for trial in entry.trials)):
             self._check_widths(widths)
-        _check_file(proof.canaries, canaries_place(index))
-        _check_file(proof.checkpoint, f"{checkpoint_place(index)}/model.json")
-        _require(all(map(_SHA256.fullmatch, proof.tensors.values())), "a tensor's hash is not a sha256")
+        _check_proof(proof, index)
         self.tasks.append(entry)
         self.proofs.append(proof)
         self.learnt_in.append(self.starts[-1])
+
+    def _pick(self, entry: PickRecord, proof: Proof) -> None:
+        index, number = len(self.tasks) - 1, self.picks.get(entry.task, 0) + 1
+        _require(index >= 0, "it picks for a task, and none is finished")
+        _require(entry.task == index, f"it picks for task {entry.task + 1}, and task {index + 1} is the last finished")
+        _require(index + 1 not in self.rounds, f"it picks for task {index + 1}, and task {index + 2} has begun")
+        _require(entry.number == number, f"pick {entry.number} of its task, not pick {number}")
+        trained = [trial.widths for trial in self.tasks[-1].trials if not trial.failed]
+        _require(entry.widths in trained, f"no child of task {index + 1} has the widths {entry.widths}")
+        self._check_sizes(entry, index)
+        _check_proof(proof, index, number)
+        changed = {name: value for name, value in vars(entry).items() if name not in ("task", "number")}
+        self.tasks[-1] = replace(self.tasks[-1], **changed)
+        self.proofs[-1] = proof
+        self.learnt_in[-1] = self.starts[-1]
+        self.picks[index] = number
 
     def _halving(self, entry: _Halving) -> None:
         at = (len(self.tasks), len(self.rounds.get(len(self.tasks), [])) + 1)
         _require((entry.task, entry.round) == at, f"it is of round {entry.round} of task {entry.task + 1}")
         _require(entry.children_at_once >= 1, f"{entry.children_at_once} children at once")
         self.halvings[at] = entry.children_at_once
+
+    def _check_sizes(self, entry: TaskRecord | PickRecord, index: int) -> None:
+        before, added = self.tasks[index - 1].stored if index else 0, sum(entry.parameters.values())
+        _require(entry.stored == before + added, f"{entry.stored} parameters are stored, not {before} + {added}")
+        for row in (entry.row, entry.validation_row):
+            _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
+        for value in (*entry.row, *entry.validation_row):
+            _require(0 <= value <= 1, f"an accuracy is {value}")
 
     def _check_widths(self, widths: Widths) -> None:
         groups = len(self.starts[0].groups)
@@ -196,13 +229,18 @@ def check_checkpoint(folder: Path, log: RunLog) -> None:
     """Refuse a folder without the learner of its last finished task: the journal and the rest are not of one run."""
     if not log.tasks:
         return
-    place = folder / checkpoint_place(len(log.tasks) - 1)
-    if not place.is_dir():
+    if not (folder / log.checkpoint).is_dir():
         raise DamagedError(
-            f"{place} is missing, but {log.path} ends with task {len(log.tasks)}: one of them was cut short "
-            "or moved; restore the folder from a copy, or start again in another"
+            f"{folder / log.checkpoint} is missing, but {log.path} ends with task {len(log.tasks)}: one of them was "
+            "cut short or moved; restore the folder from a copy, or start again in another"
         )
     read_stored(folder, log.proofs[-1].checkpoint)
+
+
+def _check_proof(proof: Proof, index: int, pick: int = 0) -> None:
+    _check_file(proof.canaries, canaries_place(index, pick))
+    _check_file(proof.checkpoint, f"{checkpoint_place(index, pick)}/model.json")
+    _require(all(map(_SHA256.fullmatch, proof.tensors.values())), "a tensor's hash is not a sha256")
 
 
 def _check_file(stored: StoredFile, place: str) -> None:

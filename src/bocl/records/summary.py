@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bocl.errors import FolderError
+from bocl.errors import FolderError, InputError
 from bocl.records.journal import read_lines, read_with_tail, to_json
 from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
 from bocl.records.record import TaskRecord
@@ -109,6 +109,25 @@ def find_runs(folder: str | Path) -> list[Path]:
     if not runs:
         raise FolderError(f"{folder} holds no runs: there is no {JOURNAL} in it or in the folders under it")
     return runs
+
+
+def find_run(folder: str | Path) -> Path:
+    """Return the one run in a folder."""
+    runs = find_runs(folder)
+    if len(runs) > 1:
+        raise FolderError(f"{folder} holds {len(runs)} runs; give one of them, such as {runs[0]}")
+    return runs[0]
+
+
+def searched_task(summary: RunSummary, number: int) -> TaskRecord:
+    """Return a finished task by its number from 1; refuse one that was learnt without a search."""
+    if not 1 <= number <= len(summary.tasks):
+        done = f"has finished tasks 1 to {len(summary.tasks)}" if summary.tasks else "has no finished task yet"
+        raise InputError(f"--task {number}: {summary.folder} {done}")
+    task = summary.tasks[number - 1]
+    if not task.trials:
+        raise InputError(f"--task {number}: '{task.name}' was learnt by {summary.method} without a search")
+    return task
 
 
 def summarise_all(folders: Sequence[str | Path]) -> list[RunSummary]:

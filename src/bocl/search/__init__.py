@@ -10,7 +10,7 @@ warm_start.py        opening points remembered from earlier tasks
 gaussian_process.py  the mathematics of paper.py
 controller.py        the mathematics of reinforce.py
 ledger.py            what was asked for and told; the best child
-lattice.py           the integer box: size, random points, rings of neighbours
+lattice.py           the integer box, as far as a budget allows it: lists, random points, neighbours
 stopping.py          when a search is over
 threads.py           one thread of torch
 """

@@ -3,7 +3,8 @@
     name        shape                     meaning
     widths      (k, n)                    k draws z, one width per hidden group
     rewards     (k,)                      r(z), what they were worth
-    logits      (k, n, most width + 1)    of π(z_i | z_1 … z_{i-1}); none for a width above its group's bound
+    logits      (k, n, most width + 1)    of π(z_i | z_1 … z_{i-1}); none for a width above its group's bound, or
+                                          above what a budget leaves beside z_1 … z_{i-1}
     values      (k, n)                    V_i, a critic's guess of r(z) before z_i is chosen
     advantages  (k, n) or (k, 1)          (r(z) - baseline) / scale
 
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 from bocl.records.record import Widths
+from bocl.search.lattice import Allowed, everything, room
 from bocl.search.settings import ControllerName
 from bocl.search.threads import one_thread
 
@@ -63,11 +65,10 @@ class Policy(nn.Module):
     A step reads which group it is for and the share of its bound that the group before was given.
     """
 
-    def __init__(self, bounds: Widths, *, seed: int) -> None:
+    def __init__(self, bounds: Widths, *, seed: int, allowed: Allowed = everything) -> None:
         super().__init__()
         groups, actions = len(bounds), max(bounds) + 1
-        self.bounds = torch.tensor(bounds)
-        self.forbidden = torch.arange(actions) > self.bounds.unsqueeze(1)  # (n, actions)
+        self.bounds, self.allowed = torch.tensor(bounds), allowed
         with torch.device("meta"):  # nothing is drawn from the global generator
             self.lstm = nn.LSTM(groups + 1, UNITS, LAYERS, batch_first=True, dtype=torch.float64)
             self.actor = nn.Linear(UNITS, actions, dtype=torch.float64)
@@ -80,7 +81,8 @@ class Policy(nn.Module):
     def forward(self, widths: Tensor) -> tuple[Categorical, Tensor]:
         """Return π(z_i | z_1 … z_{i-1}) as k × n distributions, and V (k, n)."""
         states, _ = self.lstm(self._inputs(widths))
-        return self._choices(states, slice(None)), self.critic(states.detach()).squeeze(-1)
+        room = torch.stack([self._room(widths, group) for group in range(len(self.bounds))], dim=1)
+        return self._choices(states, room), self.critic(states.detach()).squeeze(-1)
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator) -> Widths:
@@ -90,7 +92,7 @@ class Policy(nn.Module):
         for group in range(len(self.bounds)):
             step = self._inputs(widths)[:, group : group + 1]
             output, state = self.lstm(step, state)
-            chances = self._choices(output, slice(group, group + 1)).probs[0, 0]
+            chances = self._choices(output, self._room(widths, group).unsqueeze(1)).probs[0, 0]
             widths[0, group] = torch.multinomial(chances, 1, generator=generator)
         return tuple(widths[0].tolist())
 
@@ -101,17 +103,26 @@ class Policy(nn.Module):
         shares[:, 0] = 0
         return torch.cat([torch.eye(groups, dtype=torch.float64).expand(count, -1, -1), shares.unsqueeze(-1)], dim=-1)
 
-    def _choices(self, states: Tensor, groups: slice) -> Categorical:
-        logits = self.actor(states).masked_fill(self.forbidden[groups], -torch.inf)
-        return Categorical(logits=logits, validate_args=False)
+    def _room(self, widths: Tensor, group: int) -> Tensor:
+        """Return (k,): the most units the group may be given after z_1 … z_{i-1}, the groups behind it left as are."""
+        before = widths.numpy().copy()
+        before[:, group:] = 0
+        return torch.from_numpy(room(before, group, tuple(self.bounds.tolist()), self.allowed))
+
+    def _choices(self, states: Tensor, room: Tensor) -> Categorical:
+        logits = self.actor(states)  # (k, groups, actions)
+        forbidden = torch.arange(logits.shape[-1]) > room.unsqueeze(-1)
+        return Categorical(logits=logits.masked_fill(forbidden, -torch.inf), validate_args=False)
 
 
 class Controller:
     """A policy, and what it takes to improve it."""
 
-    def __init__(self, bounds: Widths, settings: ControllerSettings, *, seed: int) -> None:
+    def __init__(
+        self, bounds: Widths, settings: ControllerSettings, *, seed: int, allowed: Allowed = everything
+    ) -> None:
         self.settings = settings
-        self.policy = Policy(bounds, seed=seed)
+        self.policy = Policy(bounds, seed=seed, allowed=allowed)
         self._generator = torch.Generator().manual_seed(seed)
         self._rewards: deque[float] = deque(maxlen=WINDOW)
         actor = [*self.policy.lstm.parameters(), *self.policy.actor.parameters()]

@@ -1,14 +1,28 @@
-"""The integer box {0 … bounds_1} × … × {0 … bounds_n}, never listed unless it is nearly used up."""
+"""The integer box {0 … bounds_1} × … × {0 … bounds_n}, or the part of it that a budget allows.
+
+Never listed unless it is nearly used up. What is allowed is closed downwards: with a point, all that are nowhere
+wider. So a walk of single steps stays inside, and the most of one group is found by bisection.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Set
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Set
 
 import numpy as np
 
 from bocl.records.record import Widths
+from bocl.search.problem import BoolArray, IntArray
+
+Allowed = Callable[[IntArray], BoolArray]  # (n, groups) → (n,)
+MOST_DRAWS = 256  # for one point, until another way is taken
+
+
+def everything(z: IntArray) -> BoolArray:
+    """Allow the whole box."""
+    return np.ones(len(z), dtype=np.bool_)
 
 
 def lattice_size(bounds: Widths) -> int:
@@ -23,45 +37,96 @@ def lies_in(widths: Widths, bounds: Widths) -> bool:
     )
 
 
-def random_untried(bounds: Widths, taken: Set[Widths], seed: int) -> Widths:
-    """Return a point drawn uniformly from those of the box that are not in ``taken`` (a subset of the box).
+def scaled(shape: Widths, k: int) -> Widths:
+    """Return widths in the proportions of ``shape``, rounded down, whose largest entry is k."""
+    return tuple(k * width // max(shape) for width in shape)
 
-    At least one must be left. While more than half of the box is free, two draws are enough on average;
-    after that the box holds at most twice as many points as were taken, so listing it is cheap.
+
+def largest(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest of 0 … most that fits, where all below one that fits do too; -1 where none does."""
+    return bisect_left(range(most + 1), True, key=lambda number: not fits(number)) - 1
+
+
+def room(points: IntArray, group: int, bounds: Widths, allowed: Allowed) -> IntArray:
+    """Return (k,): the most units the group may have beside the other entries of each point (k, groups)."""
+    low, high = np.zeros(len(points), dtype=np.int64), np.full(len(points), bounds[group], dtype=np.int64)
+    guess = high
+    while np.any(low < high):
+        tried = points.copy()
+        tried[:, group] = guess
+        fits = allowed(tried)
+        low, high = np.where(fits, guess, low), np.where(fits, high, guess - 1)
+        guess = (low + high + 1) // 2
+    return low
+
+
+def listed(bounds: Widths, allowed: Allowed = everything, start: Widths = ()) -> Iterator[Widths]:
+    """Yield the allowed points that begin with ``start``, in lexicographic order; what is too wide is passed over."""
+    if len(start) == len(bounds):
+        yield start
+        return
+    rest = (0,) * (len(bounds) - len(start) - 1)
+    for width in range(bounds[len(start)] + 1):
+        if (width or not start) and not _is_allowed((*start, width, *rest), allowed):
+            return
+        yield from listed(bounds, allowed, (*start, width))
+
+
+def random_untried(bounds: Widths, taken: Set[Widths], seed: int, allowed: Allowed = everything) -> Widths:
+    """Return a random allowed point that is not in ``taken``; at least one must be left.
+
+    Drawn uniformly from the box until a point will do, and where the box is small and more than half taken, from the
+    points that are left. Where so little of the box is allowed that draws do not meet it, a point is drawn group by
+    group, in random order, each uniformly from what the budget leaves it.
     """
     generator = np.random.default_rng(seed)
     if lattice_size(bounds) > 2 * len(taken):
-        while True:
-            drawn = generator.integers(0, np.asarray(bounds, dtype=np.int64), endpoint=True)
-            point = tuple(drawn.tolist())
-            if point not in taken:
+        for _ in range(MOST_DRAWS):
+            point = tuple(generator.integers(0, np.asarray(bounds, dtype=np.int64), endpoint=True).tolist())
+            if point not in taken and _is_allowed(point, allowed):
                 return point
-    box = itertools.product(*(range(bound + 1) for bound in bounds))
-    free = [point for point in box if point not in taken]
-    return free[int(generator.integers(len(free)))]
+        for _ in range(MOST_DRAWS):
+            row = np.zeros((1, len(bounds)), dtype=np.int64)
+            for group in generator.permutation(len(bounds)).tolist():
+                row[0, group] = generator.integers(0, room(row, group, bounds, allowed)[0], endpoint=True)
+            point = tuple(row[0].tolist())
+            if point not in taken and _is_allowed(point, allowed):
+                return point
+    free = (point for point in listed(bounds, allowed) if point not in taken)
+    some = list(itertools.islice(free, 2 * len(taken) + 1))
+    return some[int(generator.integers(len(some)))]
 
 
-def ring(centre: Widths, radius: int, bounds: Widths) -> Iterator[Widths]:
-    """Yield the points of the box at distance Σ |z_i - centre_i| = radius, in lexicographic order."""
-    reach = sum(max(middle, bound - middle) for middle, bound in zip(centre, bounds, strict=True))
-    if radius > reach:
-        return
-    if not bounds:
-        yield ()  # radius is 0 here: the groups before this one have used it up
-        return
-    middle, bound = centre[0], bounds[0]
-    for width in range(max(0, middle - radius), min(bound, middle + radius) + 1):
-        for rest in ring(centre[1:], radius - abs(width - middle), bounds[1:]):
-            yield (width, *rest)
+def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths], allowed: Allowed = everything) -> list[Widths]:
+    """Return the allowed points not in ``taken`` at the least distance Σ |z_i - centre_i|, in lexicographic order.
 
-
-def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths]) -> list[Widths]:
-    """Return the untried points of the smallest ring around ``centre`` that has any; [] when all are taken.
-
-    Every smaller ring is used up, so the work grows with the number of points taken, not with the box.
+    A centre that is not allowed is first made narrower, in its proportions. [] when all are taken. Every nearer ring
+    is used up, so the work grows with the number of points taken, not with the box.
     """
-    for radius in range(sum(bounds) + 1):
-        free = [point for point in ring(centre, radius, bounds) if point not in taken]
+    if not _is_allowed(centre, allowed):
+        k = largest(max(centre), lambda k: _is_allowed(scaled(centre, k), allowed))
+        if k < 0:
+            return []
+        centre = scaled(centre, k)
+    inner: set[Widths] = set()
+    ring = {centre}
+    while ring:
+        free = sorted(ring - taken)
         if free:
             return free
+        steps = sorted({point for middle in ring for point in _neighbours(middle, bounds)} - inner)
+        kept = allowed(np.array(steps, dtype=np.int64).reshape(-1, len(bounds)))
+        inner, ring = ring, {point for point, inside in zip(steps, kept, strict=True) if inside}
     return []
+
+
+def _neighbours(point: Widths, bounds: Widths) -> Iterator[Widths]:
+    """Yield the points of the box that differ by one unit of one group."""
+    for group, (width, bound) in enumerate(zip(point, bounds, strict=True)):
+        for other in (width - 1, width + 1):
+            if 0 <= other <= bound:
+                yield (*point[:group], other, *point[group + 1 :])
+
+
+def _is_allowed(point: Widths, allowed: Allowed) -> bool:
+    return bool(allowed(np.array([point], dtype=np.int64))[0])

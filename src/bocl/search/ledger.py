@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from bocl.errors import InputError, WorkError
 from bocl.records.record import Trial, Widths
-from bocl.search.lattice import lattice_size, lies_in
+from bocl.search.lattice import lies_in, listed
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
 from bocl.search.stopping import trials_left
@@ -29,6 +32,8 @@ class Ledger:
         self.told: list[Trial] = []
         self.pending: list[Widths] = []
         self.taken: set[Widths] = {trial.widths for trial in problem.known}
+        self._points = listed(problem.bounds, problem.allowed)
+        self._listed: list[Widths] = []  # as many of them as were needed to see that enough are left
 
     @property
     def started(self) -> int:
@@ -39,9 +44,19 @@ class Ledger:
         """Return how many of ``count`` points may be handed out now."""
         if count < 1:
             raise InputError(f"asked for {count} points; ask for 1 or more")
-        untried = lattice_size(self.problem.bounds) - len(self.taken)
-        left = trials_left(self.told, pending=len(self.pending), untried=untried, settings=self.settings)
-        return min(count, left)
+        count = min(count, self.settings.most_trials)
+        untried = self._untried(count)
+        return min(count, trials_left(self.told, pending=len(self.pending), untried=untried, settings=self.settings))
+
+    def _untried(self, wanted: int) -> int:
+        """Count the allowed points that are not taken; from ``wanted`` on the count may be too small."""
+        self._listed += itertools.islice(self._points, max(0, len(self.taken) + wanted - len(self._listed)))
+        return sum(point not in self.taken for point in self._listed)
+
+    def free(self, points: Sequence[Widths]) -> list[Widths]:
+        """Return those of the points that may be handed out: allowed, and not taken."""
+        allowed = self.problem.allowed(np.array(points, dtype=np.int64))
+        return [z for z, within in zip(points, allowed, strict=True) if within and z not in self.taken]
 
     def hand_out(self, widths: Widths) -> None:
         """Note that widths are being trained."""
@@ -52,7 +67,7 @@ class Ledger:
         """Note trained children, asked for or not; a bad one among them is refused and nothing is noted."""
         seen = {trial.widths for trial in (*self.problem.known, *self.told)}
         for trial in trials:
-            check_trial(trial, self.problem.bounds)
+            check_trial(trial, self.problem)
             if trial.widths in seen:
                 raise InputError(f"widths {trial.widths} were told already; tell every child once")
             seen.add(trial.widths)
@@ -87,17 +102,20 @@ def check_problem(problem: Problem) -> None:
         if math.isinf(experience.difficulty):
             raise InputError(f"history[{position}] has difficulty {experience.difficulty}; NaN says it is unknown")
     for trial in problem.known:
-        check_trial(trial, problem.bounds)
+        check_trial(trial, problem)
 
 
-def check_trial(trial: Trial, bounds: Widths) -> None:
-    """Refuse a child of another shape, outside the bounds, or with a reward that cannot be compared."""
+def check_trial(trial: Trial, problem: Problem) -> None:
+    """Refuse a child of another shape, outside the bounds or the budget, or of a reward that cannot be compared."""
+    bounds = problem.bounds
     if len(trial.widths) != len(bounds):
         raise InputError(
             f"widths {trial.widths} have {len(trial.widths)} entries; the problem has {len(bounds)} groups"
         )
     if not lies_in(trial.widths, bounds):
         raise InputError(f"widths {trial.widths} are not whole numbers between 0 and the bounds {bounds}")
+    if not problem.allowed(np.array([trial.widths], dtype=np.int64))[0]:
+        raise InputError(f"widths {trial.widths} exceed the budget of {problem.budget:,} parameters")
     if not trial.failed and not math.isfinite(trial.reward):
         raise InputError(
             f"widths {trial.widths} have accuracy {trial.accuracy} but reward {trial.reward}; "

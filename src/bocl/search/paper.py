@@ -82,9 +82,9 @@ def _hand_out_likely_point(ledger: Ledger) -> Widths:
     seed = seed_for(ledger.problem.seed, "ascent", ledger.started)
     rounded = unscale(gaussian_process.maximise_improvement(process, best, seed), bounds)
     point = rounded[0]
-    if point in ledger.taken:
-        free = [other for other in rounded if other not in ledger.taken]
-        free = free or nearest_untried(point, bounds, ledger.taken)
+    free = ledger.free(rounded)
+    if point not in free:
+        free = free or nearest_untried(point, bounds, ledger.taken, ledger.problem.allowed)
         values = gaussian_process.log_expected_improvement(process, scale(free, bounds), best)
         point = free[int(np.argmax(values))]
     ledger.hand_out(point)

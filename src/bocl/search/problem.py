@@ -1,6 +1,12 @@
 """All a searcher may know of a task: integers in, integers out. No networks, no data.
 
-z ∈ {0 … bounds_1} × … × {0 … bounds_n}        maximise r(z) = A(z) - penalty(z)
+z ∈ {0 … bounds_1} × … × {0 … bounds_n},  parameters(z) ≤ budget        maximise r(z)
+
+    r(z) = A(z) - penalty(z)                                without a target
+         = A(z)                         where A < target    with one: any child that reaches it beats all that do
+         = target + (1 - target) s(z)   where A ≥ target    not, and of those the one with the fewest parameters wins
+
+s(z) is the share that z saves of what could be added beyond z = 0, from 0 to 1: rewards stay within 0 … 1.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from bocl.records.record import Experience, Trial, Widths
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -23,12 +30,14 @@ class Problem:
     """One task's search.
 
     bounds      most units that may be added to each group, inclusive; 0 keeps a group as it is
-    parameters  (n, groups) integers → (n,) parameters those widths would add
+    parameters  (n, groups) integers → (n,) parameters those widths would add; never fewer for larger widths
     penalty     (n, groups) integers → (n,) Σ α_i z_i, in units of accuracy
     known       children of this task already trained (z = 0); they can win, they are never asked for again
     history     earlier tasks of the run, oldest first
     difficulty  this task's M_t; NaN where it could not be measured
     seed        of every random choice the searcher makes
+    budget      most parameters this task may add, all of them: shared, head, attention, norms; None is no limit
+    target      accuracy that is enough: the smallest network to reach it is wanted; None prices units by penalty
     """
 
     bounds: Widths
@@ -38,6 +47,25 @@ class Problem:
     history: tuple[Experience, ...] = ()
     difficulty: float = 0.0
     seed: int = 0
+    budget: int | None = None
+    target: float | None = None
+
+    def allowed(self, z: IntArray) -> BoolArray:
+        """Return (n,): which of the widths (n, groups) the budget lets be trained."""
+        if self.budget is None:
+            return np.ones(len(z), dtype=np.bool_)
+        within: BoolArray = self.parameters(z) <= self.budget
+        return within
+
+    def reward(self, accuracy: FloatArray, z: IntArray) -> FloatArray:
+        """Return r (n,) of children with the widths (n, groups) that are, or were, as accurate as (n,) says."""
+        if self.target is None:
+            return accuracy - self.penalty(z)
+        ends = np.array([(0,) * len(self.bounds), self.bounds], dtype=np.int64)
+        least, most = (int(number) for number in self.parameters(ends))
+        most = most if self.budget is None else min(most, self.budget)
+        saved = (most - self.parameters(z)) / max(most - least, 1)
+        return np.where(accuracy >= self.target, self.target + (1 - self.target) * saved, accuracy)
 
 
 class Searcher(Protocol):

@@ -1,4 +1,4 @@
-"""Random search: uniform over the lattice, no point twice. The control every other searcher must beat."""
+"""Random search: uniform over the lattice, as far as allowed, no point twice. The control all others must beat."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ class RandomSearch:
 def draw_point(ledger: Ledger) -> Widths:
     """Hand out a random untried point; there must be one."""
     seed = seed_for(ledger.problem.seed, "random point", ledger.started)
-    point = random_untried(ledger.problem.bounds, ledger.taken, seed)
+    point = random_untried(ledger.problem.bounds, ledger.taken, seed, ledger.problem.allowed)
     ledger.hand_out(point)
     return point

@@ -35,7 +35,9 @@ class ReinforceSearch:
 
         self._ledger = Ledger(problem, settings)
         how = CONTROLLERS[settings.controller]
-        self.controller = Controller(problem.bounds, how, seed=seed_for(problem.seed, "controller"))
+        self.controller = Controller(
+            problem.bounds, how, seed=seed_for(problem.seed, "controller"), allowed=problem.allowed
+        )
         self._draws: list[Widths] = []  # not learnt from yet, oldest first
 
     def ask(self, count: int) -> list[Widths]:
@@ -62,7 +64,8 @@ class ReinforceSearch:
                 break
             self._learn()
         else:
-            widths = self.controller.likeliest(nearest_untried(widths, ledger.problem.bounds, ledger.taken))
+            near = nearest_untried(widths, ledger.problem.bounds, ledger.taken, ledger.problem.allowed)
+            widths = self.controller.likeliest(near)
         ledger.hand_out(widths)
         return widths
 

@@ -1,0 +1,53 @@
+"""``bocl pick``: another trained child for the last finished task."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Alpha = Annotated[float | None, typer.Option(help="Choose by the reward at this price of a unit.")]
+Budget = Annotated[int | None, typer.Option(help="Choose among those that add at most so many parameters.")]
+Target = Annotated[float | None, typer.Option(help="Choose the smallest that is as accurate on validation.")]
+
+
+def pick_command(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    widths: Annotated[str | None, typer.Option(help="The units it added, separated by commas.")] = None,
+    alpha: Alpha = None,
+    budget: Budget = None,
+    target: Target = None,
+    task: Annotated[int | None, typer.Option(help="The task that is meant, from 1: the last finished one.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Commit another trained child of the last finished task, before the next one begins; nothing is trained."""
+    from bocl.cli.figures import percent, widths_text
+    from bocl.errors import InputError
+    from bocl.experiment.pick import pick
+    from bocl.records.pareto import Wish
+    from bocl.records.summary import find_run
+
+    wish = Wish(alpha, budget, target)
+    if (widths is None) == (wish == Wish()):
+        raise InputError("give --widths, or what to choose by: --alpha, --budget or --target")
+    wanted = wish if widths is None else _widths(widths)
+    found = pick(find_run(run), wanted, task=None if task is None else task - 1, data=data, device=device)
+    before, after = found.before, found.after
+    where = f"task {after.index + 1}, {after.name}"
+    if before == after:
+        typer.echo(f"{where}: ({widths_text(after.widths)}) is what it has; nothing was changed")
+        return
+    typer.echo(f"{where}: ({widths_text(after.widths)}) in place of ({widths_text(before.widths)})")
+    for when, record in (("now", after), ("before", before)):  # without test accuracies: nobody is to pick by them
+        added = f"+{sum(record.parameters.values()):,} parameters"
+        typer.echo(f"  {when:<6}  validation {percent(record.validation_row[-1])}  {added}")
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    from bocl.errors import InputError
+
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise InputError(f"--widths {text}: give whole numbers separated by commas, as in --widths 4,8,10,0")
+    return tuple(map(int, words))

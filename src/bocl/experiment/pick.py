@@ -1,0 +1,119 @@
+"""Another child for the last finished task: its weights are in the file of its round, so nothing is trained.
+
+What the task kept is replaced as it was written: files first, in places of their own, then the record that names them.
+The test split scores the picked network as it scored the one before; it has no part in the choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bocl.errors import FolderError, InputError
+from bocl.experiment.audit import check_untouched, recorded_config, same_stream
+from bocl.experiment.memory import read_growths
+from bocl.experiment.proof import make_canaries
+from bocl.experiment.run import begin_session, score
+from bocl.experiment.store import RunStore
+from bocl.methods.bocl import BOCL
+from bocl.methods.saving import load
+from bocl.networks.growth import Growth, total_widths
+from bocl.records.pareto import Wish, choose
+from bocl.records.record import PickRecord, RoundRecord, TaskRecord, Trial, Widths
+from bocl.records.run_log import JOURNAL
+from bocl.records.summary import summarise
+from bocl.training.batches import to_device
+from bocl.training.device import resolve_device
+
+
+@dataclass(frozen=True)
+class Picked:
+    """A task before and after a pick; the same where the child picked was the one kept."""
+
+    before: TaskRecord
+    after: TaskRecord
+
+
+def pick(
+    folder: str | Path,
+    wanted: Widths | Wish,
+    *,
+    task: int | None = None,
+    data: str | None = None,
+    device: str = "auto",
+) -> Picked:
+    """Commit another trained child of the last finished task, before the next one begins.
+
+    wanted  its widths, or what to choose it by
+    task    the number, from 0, of the task that is meant: the last finished one
+    """
+    folder = Path(folder)
+    config = recorded_config(summarise(folder).config, folder / JOURNAL)
+    resolve_device(device)
+    with RunStore.open(folder, config) as store:
+        before = _last_task(store, task)
+        trial = choose(before.trials, wanted) if isinstance(wanted, Wish) else _trial_of(before, wanted)
+        if trial.widths == before.widths:
+            return Picked(before, before)
+        stream = same_stream(folder, store.log.learnt_in[-1], data)
+        method: BOCL = load(folder / store.log.checkpoint, device=device)
+        method.replace_last(_growth(store, method, before, trial.widths))
+        tasks = [stream[index] for index in range(before.index + 1)]
+        row = score(method, [to_device(stream.test_split(index), method.device) for index in range(len(tasks))])
+        check_untouched(folder, store.log, method, row)
+        record = PickRecord(
+            task=before.index,
+            number=store.log.picks.get(before.index, 0) + 1,
+            widths=trial.widths,
+            validation_row=score(method, [to_device(task.validation, method.device) for task in tasks]),
+            row=row,
+            parameters=method.network.parameters_by_task()[-1],
+            stored=sum(method.parameters().values()),
+        )
+        begin_session(store, config, method, stream)
+        store.pick(record, method, make_canaries(method, tasks[-1], before.index))
+        return Picked(before, store.finished[-1])
+
+
+def _last_task(store: RunStore, wanted: int | None) -> TaskRecord:
+    """Return the task another child can be picked for, or refuse."""
+    folder, done = store.folder, len(store.finished)
+    if not done:
+        raise FolderError(f"{folder} has no finished task to pick for; run it again to go on")
+    if wanted is not None and wanted != done - 1:
+        raise InputError(f"task {wanted + 1} of {folder} cannot be picked for; the last finished one, {done}, can")
+    if store.log.rounds.get(done):
+        raise InputError(f"task {done} of {folder} cannot be picked for: task {done + 1}, built on it, has begun")
+    task = store.finished[-1]
+    if not task.trials:
+        raise InputError(f"task {done} of {folder} has no trials to pick from: it was learnt without a search")
+    return task
+
+
+def _trial_of(task: TaskRecord, widths: Widths) -> Trial:
+    for trial in task.trials:
+        if trial.widths == widths:
+            if trial.failed:
+                raise InputError(f"the child with widths {widths} failed and has no weights; pick another")
+            return trial
+    raise InputError(
+        f"no child with widths {widths} was trained for task {task.index + 1}; bocl show --task {task.index + 1} lists "
+        "those that were"
+    )
+
+
+def _growth(store: RunStore, method: BOCL, task: TaskRecord, widths: Widths) -> Growth:
+    """Read what a child of the last task added from the file of its round.
+
+    Trials are the children of the task's rounds, in order, but for a base network trained before them to measure
+    how hard the task is; that one can have any widths.
+    """
+    children = [(entry, at) for entry in store.log.rounds.get(task.index, []) for at in range(len(entry.widths))]
+    found: dict[Widths, tuple[RoundRecord, int]] = {
+        entry.widths[at]: (entry, at) for entry, at in children[len(children) - len(task.trials) :]
+    }
+    if widths not in found:
+        raise FolderError(f"{store.log.path} names no round with the widths {widths}; pick another child")
+    entry, at = found[widths]
+    before = total_widths(method.graph, method.network.growths[:-1])
+    return read_growths(store, entry, method.network, before, method.seen[-1].classes)[at]
