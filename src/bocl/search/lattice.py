@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bocl.records.record import Widths
 
@@ -16,6 +17,11 @@ def lattice_size(bounds: Widths) -> int:
     return math.prod(bound + 1 for bound in bounds)
 
 
+def whole_lattice(bounds: Widths) -> NDArray[np.int64]:
+    """Return all points of a small box, (n, groups), in lexicographic order."""
+    return np.indices([bound + 1 for bound in bounds]).reshape(len(bounds), -1).T
+
+
 def lies_in(widths: Widths, bounds: Widths) -> bool:
     """Return whether widths are whole numbers inside the box, one per group."""
     return len(widths) == len(bounds) and all(
@@ -23,21 +29,21 @@ def lies_in(widths: Widths, bounds: Widths) -> bool:
     )
 
 
-def random_untried(bounds: Widths, taken: Set[Widths], seed: int) -> Widths:
+def random_untried(bounds: Widths, taken: Set[Widths], seed: int, among: Sequence[Widths] | None = None) -> Widths:
     """Return a point drawn uniformly from those of the box that are not in ``taken`` (a subset of the box).
 
-    At least one must be left. While more than half of the box is free, two draws are enough on average;
+    At least one must be left. With ``among``, the point is one of those. While more than half of the box is free, two draws are enough on average;
     after that the box holds at most twice as many points as were taken, so listing it is cheap.
     """
     generator = np.random.default_rng(seed)
-    if lattice_size(bounds) > 2 * len(taken):
+    if among is None and lattice_size(bounds) > 2 * len(taken):
         while True:
             drawn = generator.integers(0, np.asarray(bounds, dtype=np.int64), endpoint=True)
             point = tuple(drawn.tolist())
             if point not in taken:
                 return point
     box = itertools.product(*(range(bound + 1) for bound in bounds))
-    free = [point for point in box if point not in taken]
+    free = [point for point in (box if among is None else among) if point not in taken]
     return free[int(generator.integers(len(free)))]
 
 
@@ -55,11 +61,23 @@ def ring(centre: Widths, radius: int, bounds: Widths) -> Iterator[Widths]:
             yield (width, *rest)
 
 
-def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths]) -> list[Widths]:
+def distance(point: Widths, other: Widths) -> int:
+    """Return Σ |z_i - z'_i|."""
+    return sum(abs(a - b) for a, b in zip(point, other, strict=True))
+
+
+def nearest_untried(
+    centre: Widths, bounds: Widths, taken: Set[Widths], among: Sequence[Widths] | None = None
+) -> list[Widths]:
     """Return the untried points of the smallest ring around ``centre`` that has any; [] when all are taken.
 
-    Every smaller ring is used up, so the work grows with the number of points taken, not with the box.
+    Every smaller ring is used up, so the work grows with the number of points taken, not with the box. With
+    ``among``, the points are of those.
     """
+    if among is not None:
+        distances = {point: distance(point, centre) for point in among if point not in taken}
+        least = min(distances.values(), default=0)
+        return [point for point, far in distances.items() if far == least]
     for radius in range(sum(bounds) + 1):
         free = [point for point in ring(centre, radius, bounds) if point not in taken]
         if free:

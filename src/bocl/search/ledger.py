@@ -39,9 +39,18 @@ class Ledger:
         """Return how many of ``count`` points may be handed out now."""
         if count < 1:
             raise InputError(f"asked for {count} points; ask for 1 or more")
-        untried = lattice_size(self.problem.bounds) - len(self.taken)
+        candidates = self.problem.candidates
+        if candidates is None:
+            untried = lattice_size(self.problem.bounds) - len(self.taken)
+        else:
+            untried = len({*candidates} - self.taken)
         left = trials_left(self.told, pending=len(self.pending), untried=untried, settings=self.settings)
         return min(count, left)
+
+    def is_free(self, widths: Widths) -> bool:
+        """Return whether widths may be asked for."""
+        candidates = self.problem.candidates
+        return widths not in self.taken and (candidates is None or widths in candidates)
 
     def hand_out(self, widths: Widths) -> None:
         """Note that widths are being trained."""
@@ -75,6 +84,20 @@ class Ledger:
         return min(trained, key=lambda trial: (-trial.reward, trial.parameters, trial.widths)).widths
 
 
+def usable_trials(told: Sequence[Trial], most: int) -> list[Trial]:
+    """Return the trials to fit, sorted by widths, so that the order of telling changes nothing.
+
+    Of more than ``most`` the better half of that number stays, and the latest of the others.
+    """
+    trials = [trial for trial in told if not trial.failed]
+    if len(trials) > most:
+        best_last = sorted(range(len(trials)), key=lambda position: trials[position].reward)
+        others, top = best_last[: -most // 2], best_last[-most // 2 :]
+        latest = sorted(others)[-most // 2 :]
+        trials = [trials[position] for position in (*top, *latest)]
+    return sorted(trials, key=lambda trial: trial.widths)
+
+
 def check_problem(problem: Problem) -> None:
     """Refuse a problem that no searcher can work on."""
     if not problem.bounds or not lies_in(problem.bounds, problem.bounds):
@@ -88,6 +111,9 @@ def check_problem(problem: Problem) -> None:
             raise InputError(f"history[{position}] has difficulty {experience.difficulty}; NaN says it is unknown")
     for trial in problem.known:
         check_trial(trial, problem.bounds)
+    for widths in problem.candidates or ():
+        if not lies_in(widths, problem.bounds):
+            raise InputError(f"candidate {widths} is not one whole number per group within the bounds {problem.bounds}")
 
 
 def check_trial(trial: Trial, bounds: Widths) -> None:

@@ -29,6 +29,9 @@ class Problem:
     history     earlier tasks of the run, oldest first
     difficulty  this task's M_t; NaN where it could not be measured
     seed        of every random choice the searcher makes
+    budget      most parameters widths may add; None: any number
+    target      accuracy that is enough; None: the reward decides
+    candidates  the only widths that may be asked for; None: all of the box
     """
 
     bounds: Widths
@@ -38,6 +41,9 @@ class Problem:
     history: tuple[Experience, ...] = ()
     difficulty: float = 0.0
     seed: int = 0
+    budget: int | None = None
+    target: float | None = None
+    candidates: tuple[Widths, ...] | None = None
 
 
 class Searcher(Protocol):

@@ -41,6 +41,6 @@ class RandomSearch:
 def draw_point(ledger: Ledger) -> Widths:
     """Hand out a random untried point; there must be one."""
     seed = seed_for(ledger.problem.seed, "random point", ledger.started)
-    point = random_untried(ledger.problem.bounds, ledger.taken, seed)
+    point = random_untried(ledger.problem.bounds, ledger.taken, seed, ledger.problem.candidates)
     ledger.hand_out(point)
     return point

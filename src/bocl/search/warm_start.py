@@ -26,4 +26,5 @@ def remembered_points(problem: Problem, taken: Set[Widths]) -> list[Widths]:
     recent_first = [task for task in reversed(problem.history) if not math.isnan(task.difficulty)]
     nearest_first = sorted(recent_first, key=lambda task: abs(task.difficulty - problem.difficulty))
     points = dict.fromkeys(task.best for task in nearest_first)
-    return [point for point in points if lies_in(point, problem.bounds) and point not in taken]
+    allowed = points if problem.candidates is None else {*problem.candidates}
+    return [point for point in points if lies_in(point, problem.bounds) and point in allowed and point not in taken]

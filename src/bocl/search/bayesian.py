@@ -1,0 +1,198 @@
+"""Our search: a Gaussian process on accuracy alone, the known penalty subtracted, expected improvement over integers.
+
+What is unknown is A(z); the penalty of r(z) = A(z) - penalty(z) is known and never modelled. Everything already
+measured is data: the child z = 0, every trial of this task, and those of earlier tasks (``accuracy_model.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bocl.records.record import Trial, Widths
+from bocl.search import accuracy_model
+from bocl.search.accuracy_model import Accuracies, AccuracyModel, Hyperparameters, scale
+from bocl.search.improvement import climb, log_expected_improvement, neighbours, spread_points
+from bocl.search.lattice import lattice_size, whole_lattice
+from bocl.search.ledger import Ledger, usable_trials
+from bocl.search.problem import FloatArray, IntArray, Problem
+from bocl.search.settings import SearchSettings
+from bocl.seeding import seed_for
+
+MOST_DATA = 256  # a fit costs n³
+LEAST_TRIALS = 3  # before the expected improvement may end a search
+WHOLE_LATTICE = 2048  # points up to which every one is tried out
+SPREAD_POINTS = 512  # of a larger one that are tried out
+BEST_CHILDREN = 3  # whose neighbours are tried out as well
+
+
+class BayesianSearch:
+    """Ours: a Gaussian process on accuracy, expected improvement over integers, all earlier trials as data.
+
+    Without earlier tasks it opens with widths spread evenly over log1p(z). After that a round is chosen point by
+    point, each taken to be worth its posterior mean by the next ones, as are points that are pending.
+
+    - A failed child is no data, and is never asked for again.
+    - The winner is the trained child with the best posterior mean of r, not the luckiest measurement.
+    - It is over when no point is expected to gain ``search.least_gain``, besides N, H and the end of the space.
+    """
+
+    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
+        """Prepare a search of the problem."""
+        self._ledger = Ledger(problem, settings)
+        self._earlier = _earlier_trials(problem) if settings.transfer else []
+        self._space = _listed(problem)
+        self._fitted: AccuracyModel | None = None  # on what was told so far; None: not fitted since
+        self._last: Hyperparameters | None = None
+
+    def ask(self, count: int) -> list[Widths]:
+        """Return 1 … count new widths; [] when there is nothing more to try, or to gain."""
+        ledger = self._ledger
+        room = ledger.room(count)
+        asked: list[Widths] = []
+        model = self._model() if room else None
+        if model is not None and ledger.pending:
+            model = accuracy_model.believe(model, scale(ledger.pending, ledger.problem.bounds))
+        while len(asked) < room:
+            point = self._opening_point() if model is None else self._best_point(model)
+            if point is None:
+                break
+            ledger.hand_out(point)
+            asked.append(point)
+            if model is not None:
+                model = accuracy_model.believe(model, scale([point], ledger.problem.bounds))
+        return asked
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Take in trained children."""
+        self._ledger.take_in(trials)
+        self._fitted = None
+
+    def best(self) -> Widths:
+        """Return the widths of the trained child with the best posterior mean of the reward."""
+        luckiest = self._ledger.best()
+        model = self._model()
+        if model is None:
+            return luckiest
+        trained = self._trained()
+        rewards = self._rewards(model, np.array([trial.widths for trial in trained]))[0].tolist()
+        ranked = zip(rewards, trained, strict=True)
+        return min(ranked, key=lambda pair: (-pair[0], pair[1].parameters, pair[1].widths))[1].widths
+
+    def _trained(self) -> list[Trial]:
+        return [trial for trial in (*self._ledger.problem.known, *self._ledger.told) if not trial.failed]
+
+    def _model(self) -> AccuracyModel | None:
+        """Return the process on everything told, fitted once; None while there is too little to fit."""
+        ledger = self._ledger
+        if not self._earlier and (len(self._trained()) < 2 or ledger.started < ledger.settings.warm_points):
+            return None
+        if not any(ledger.problem.bounds):
+            return None
+        if self._fitted is None:
+            data = self._data()
+            self._fitted = accuracy_model.fit(data, self._last)
+            self._last = self._fitted.hyperparameters
+        return self._fitted
+
+    def _data(self) -> Accuracies:
+        """Return this task's trials and, as far as there is room, those of the latest earlier tasks."""
+        bounds = self._ledger.problem.bounds
+        own = usable_trials(self._trained(), MOST_DATA)
+        rows = [(0, trial) for trial in own] + self._earlier[: MOST_DATA - len(own)]
+        return Accuracies(
+            scale([trial.widths for _, trial in rows], bounds),
+            np.array([task for task, _ in rows], dtype=np.int64),
+            np.array([trial.accuracy for _, trial in rows]),
+        )
+
+    def _rewards(self, model: AccuracyModel, points: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return posterior mean and standard deviation of r at z (n, groups): (n,), (n,)."""
+        mean, std = accuracy_model.predict(model, scale(points, self._ledger.problem.bounds))
+        return mean - self._ledger.problem.penalty(points), std
+
+    def _best_point(self, model: AccuracyModel) -> Widths | None:
+        """Return the untried point of highest expected improvement; None where there is none, or nothing to gain."""
+        ledger = self._ledger
+        known = [trial.widths for trial in self._trained()] + ledger.pending or [(0,) * len(ledger.problem.bounds)]
+        worth = self._rewards(model, np.array(known))[0]
+        reference = float(worth.max())
+
+        def gain(points: IntArray) -> FloatArray:
+            return log_expected_improvement(*self._rewards(model, points), reference)
+
+        pool = self._space
+        if pool is None:
+            promising = np.array(known)[np.argsort(-worth, kind="stable")[:BEST_CHILDREN]]
+            pool = np.concatenate([self._spread(SPREAD_POINTS), neighbours(promising, ledger.problem.bounds)])
+        pool = self._untried(pool)
+        if not len(pool):
+            return None
+        point, value = climb(pool, gain, self._untried, ledger.problem.bounds)
+        enough = len(ledger.told) >= LEAST_TRIALS and value < math.log(max(ledger.settings.least_gain, 1e-300))
+        return None if enough else point
+
+    def _opening_point(self) -> Widths | None:
+        """Return the next of points spread over the box, or the nearest untried one of a space that is listed."""
+        ledger = self._ledger
+        spread = self._spread(ledger.started + 1)
+        if self._space is None:
+            free = self._untried(spread[ledger.started :])
+            free = free if len(free) else self._untried(self._spread(SPREAD_POINTS))
+        else:
+            free = self._untried(self._space)
+            offsets = scale(free, ledger.problem.bounds) - scale(spread[-1:], ledger.problem.bounds)
+            free = free[np.argsort(np.square(offsets).sum(1), kind="stable")]
+        return tuple(free[0].tolist()) if len(free) else None
+
+    def _spread(self, count: int) -> IntArray:
+        """Return count points spread over the box, those over the budget drawn towards zero until they fit."""
+        problem = self._ledger.problem
+        points = spread_points(problem.bounds, count, seed_for(problem.seed, "spread"))
+        return points if problem.budget is None else _shrunk(points, problem.parameters, problem.budget)
+
+    def _untried(self, points: IntArray) -> IntArray:
+        """Return those of points (n, groups) that may be asked for, each once, in lexicographic order."""
+        ledger, problem = self._ledger, self._ledger.problem
+        free = {tuple(row) for row in points.tolist()} - ledger.taken
+        if problem.candidates is not None:
+            free &= set(problem.candidates)
+        kept: IntArray = np.array(sorted(free), dtype=np.int64).reshape(-1, len(problem.bounds))
+        return kept if problem.budget is None else kept[problem.parameters(kept) <= problem.budget]
+
+
+def _listed(problem: Problem) -> IntArray | None:
+    """Return all points (n, groups) of a restricted or small space; None of a large one."""
+    if problem.candidates is not None:
+        return np.array(problem.candidates, dtype=np.int64)
+    return whole_lattice(problem.bounds) if lattice_size(problem.bounds) <= WHOLE_LATTICE else None
+
+
+def _shrunk(points: IntArray, parameters: Callable[[IntArray], IntArray], budget: int) -> IntArray:
+    """Scale points (n, groups) down, in their proportions, as little as the budget asks for."""
+    least, most = np.zeros(len(points)), np.ones(len(points))
+    for _ in range(points.max(initial=1).item().bit_length() + 1):
+        middle = (least + most) / 2
+        fits = parameters(np.floor(points * middle[:, None]).astype(np.int64)) <= budget
+        least, most = np.where(fits, middle, least), np.where(fits, most, middle)
+    share = np.where(parameters(points) <= budget, 1.0, least)
+    shrunk: IntArray = np.floor(points * share[:, None]).astype(np.int64)
+    return shrunk
+
+
+def _earlier_trials(problem: Problem) -> list[tuple[int, Trial]]:
+    """Return (1, 2, …, trial) of earlier tasks, the latest task first, of networks with the same groups.
+
+    A group that cannot grow for this task has no input to tell by; trials that grew it are left out.
+    """
+    found = []
+    for task, experience in enumerate(reversed(problem.history), start=1):
+        for trial in sorted(experience.trials, key=lambda trial: trial.widths):
+            fits = len(trial.widths) == len(problem.bounds)
+            if fits and not trial.failed and not any(
+                width for width, bound in zip(trial.widths, problem.bounds, strict=True) if bound == 0
+            ):
+                found.append((task, trial))
+    return found
