@@ -35,7 +35,7 @@ def failed(widths: Widths) -> Trial:
 
 def make(kind: SearchKind, bounds: Widths, known: tuple[Trial, ...] = (), **numbers: int) -> Searcher:
     """A searcher with patience for everything unless told otherwise."""
-    chosen = SearchSettings(kind=kind, **{"trials": 6, "patience": 10_000, **numbers})
+    chosen = SearchSettings(kind=kind, **{"trials": 6, "patience": 10_000, "least_gain": 0, **numbers})
     return make_searcher(problem(bounds, known), chosen)
 
 

@@ -11,6 +11,7 @@ import typer
 
 from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
+from bocl.cli.bench_search import bench_search_command, bench_table_command
 from bocl.cli.list import list_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
@@ -31,7 +32,11 @@ app.command("show")(show_command)
 app.command("audit")(audit_command)
 app.command("list")(list_command)
 app.command("validate")(validate_command)
-app.command("bench")(bench_command)
+bench = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+bench.callback(invoke_without_command=True)(bench_command)
+bench.command("search")(bench_search_command)
+bench.command("table")(bench_table_command)
+app.add_typer(bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

@@ -67,7 +67,7 @@ def expand(
     """
     groups = len(network.graph.groups)
     zero, bounds = (0,) * groups, search.bounds_for(groups)
-    problem = _problem(network, classes, reward, bounds)
+    problem = growth_problem(network, classes, reward, bounds)
     kept: dict[Widths, TrainedChild] = {}
     trials: list[Trial] = []
     cache = StepCache()
@@ -151,7 +151,7 @@ def train_base(
     return base
 
 
-def _problem(network: ExpandableNetwork, classes: int, reward: RewardSettings, bounds: Widths) -> Problem:
+def growth_problem(network: ExpandableNetwork, classes: int, reward: RewardSettings, bounds: Widths) -> Problem:
     """What this growth costs, as functions of z alone."""
     graph, before, settings = network.graph, network.widths, network.settings
 

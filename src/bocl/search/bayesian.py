@@ -131,7 +131,8 @@ class BayesianSearch:
         if not len(pool):
             return None
         point, value = climb(pool, gain, self._untried, ledger.problem.bounds)
-        enough = len(ledger.told) >= LEAST_TRIALS and value < math.log(max(ledger.settings.least_gain, 1e-300))
+        least_gain = ledger.settings.least_gain
+        enough = len(ledger.told) >= LEAST_TRIALS and least_gain > 0 and value < math.log(least_gain)
         return None if enough else point
 
     def _opening_point(self) -> Widths | None:
