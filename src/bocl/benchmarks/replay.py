@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 import numpy as np
 
@@ -79,7 +78,9 @@ def replay(
     history: list[Experience] = []
     for number, task in enumerate(stream):
         last = number == len(stream) - 1
-        chosen = replace(settings, warm_points=3, trials=trials - 3, patience=trials, least_gain=0.0) if last else settings
+        chosen = (
+            replace(settings, warm_points=3, trials=trials - 3, patience=trials, least_gain=0.0) if last else settings
+        )
         problem, generator = _problem(task, history, seed_for(seed, "task", number))
         searcher = make_searcher(problem, chosen)
         told, regrets, rounds = list(problem.known), [_regret(task, problem.known[0].widths)], [0]

@@ -9,11 +9,9 @@ earlier task teaches about the groups is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from bocl.benchmarks.replay import Measure, ReplayTask
+from bocl.benchmarks.replay import ReplayTask
 from bocl.search.problem import FloatArray, IntArray
 from bocl.seeding import seed_for
 
@@ -22,7 +20,9 @@ NOISE = 0.004
 UNLIKENESS = 0.25
 
 
-def simulated_stream(seed: int, *, tasks: int = 4, alpha: float = 5e-3, reversed_order: bool = False) -> list[ReplayTask]:
+def simulated_stream(
+    seed: int, *, tasks: int = 4, alpha: float = 5e-3, reversed_order: bool = False
+) -> list[ReplayTask]:
     """Return tasks drawn by a seed."""
     generator = np.random.default_rng(seed_for(seed, "simulated"))
     groups = len(BOUNDS)
@@ -33,7 +33,11 @@ def simulated_stream(seed: int, *, tasks: int = 4, alpha: float = 5e-3, reversed
     for number in range(tasks):
         unlike = np.exp(UNLIKENESS * generator.normal(size=(2, groups)))
         order = slice(None, None, -1 if reversed_order and number % 2 else 1)
-        stream.append(_task(number, generator.uniform(0.4, 0.6), worth[order] * unlike[0], scales[order] * unlike[1], costs, prices))
+        stream.append(
+            _task(
+                number, generator.uniform(0.4, 0.6), worth[order] * unlike[0], scales[order] * unlike[1], costs, prices
+            )
+        )
     return stream
 
 

@@ -13,6 +13,7 @@ from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
 from bocl.cli.bench_search import bench_search_command, bench_table_command
 from bocl.cli.list import list_command
+from bocl.cli.memory import memory_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
 from bocl.cli.validate import validate_command
@@ -31,6 +32,7 @@ app.command("run")(run_command)
 app.command("show")(show_command)
 app.command("audit")(audit_command)
 app.command("list")(list_command)
+app.command("memory")(memory_command)
 app.command("validate")(validate_command)
 bench = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 bench.callback(invoke_without_command=True)(bench_command)

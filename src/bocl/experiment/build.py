@@ -25,6 +25,7 @@ from bocl.methods.sn import SN
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.graph import Graph
 from bocl.networks.trace import trace
+from bocl.records.experience_file import read_experience
 from bocl.seeding import seed_for
 from bocl.tasks.files import search_folders
 from bocl.tasks.streams import STREAMS
@@ -65,7 +66,10 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
     }
     match config.method:
         case "bocl":
-            return BOCL(graph, growth=config.growth, search=config.search, reward=config.reward, **common)
+            memory = () if config.memory is None else read_experience(config.memory)
+            return BOCL(
+                graph, growth=config.growth, search=config.search, reward=config.reward, memory=memory, **common
+            )
         case "rcl":
             return RCL(
                 graph,

@@ -41,7 +41,7 @@ FORMAT = 1
 MOST_BYTES = 1 << 28  # of model.json, which holds no weights
 _FILE = "model.json"
 _PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
-_NOT_SETTINGS = ("device", "searcher")
+_NOT_SETTINGS = ("device", "searcher", "memory")
 _UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)\.partial")
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 
@@ -130,7 +130,7 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     """Rebuild a learner from its folder alone; it predicts the same bits and can go on learning.
 
     folder   of ``save``, or of a run, whose last checkpoint is taken
-    options  what a save cannot hold, such as BOCL's ``searcher``
+    options  what a save cannot hold, such as BOCL's ``searcher`` and ``memory``
     """
     from bocl.methods.registry import METHODS
 

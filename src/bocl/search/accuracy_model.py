@@ -90,16 +90,13 @@ def scale(points: Sequence[Widths] | IntArray, bounds: Widths) -> FloatArray:
 
 
 def prior_modes(dimensions: int, earlier_tasks: bool) -> Hyperparameters:
-    """Return the most likely values before any data."""
-    lengthscales = np.full(dimensions, LENGTH * math.sqrt(dimensions))
-    if not earlier_tasks:
-        return Hyperparameters(lengthscales, shared=1.0, level=1.0, noise=NOISE)
-    return Hyperparameters(lengthscales, 1.0, 1.0, NOISE, lengthscales.copy(), OWN)
+    """Return the most likely values before any data; every fit starts from them.
 
-
-LENGTH = 0.5
-NOISE = 0.03
-OWN = 0.2
+    Tasks of a stream are alike until they are seen to differ: what is a task's own has a fifth of the variance.
+    """
+    lengthscales = np.full(dimensions, 0.5 * math.sqrt(dimensions))
+    alike = Hyperparameters(lengthscales, shared=1.0, level=1.0, noise=0.03)
+    return replace(alike, own_lengthscales=lengthscales.copy(), own=0.2) if earlier_tasks else alike
 
 
 def fit(data: Accuracies, last: Hyperparameters | None = None) -> AccuracyModel:
@@ -144,6 +141,24 @@ def predict(model: AccuracyModel, inputs: FloatArray) -> tuple[FloatArray, Float
             explained = torch.linalg.solve_triangular(model.factor, across, upper=False).square().sum(0)
             variance = (model.kernel(points, diag=True) - explained).clamp(min=1e-12).numpy()
     return model.centre + model.spread * mean, model.spread * np.sqrt(variance)
+
+
+def draw(model: AccuracyModel, inputs: FloatArray, count: int, seed: int) -> FloatArray:
+    """Return draws (count, k) of this task's A at inputs (k, d) from the process."""
+    with quiet_single_thread():
+        import torch
+
+        points = _with_tasks(inputs, np.zeros(len(inputs), dtype=np.int64))
+        with torch.no_grad():
+            across = torch.linalg.solve_triangular(
+                model.factor, model.kernel(model.points, points).to_dense(), upper=False
+            )
+            covariance = (model.kernel(points).to_dense() - across.T @ across).numpy()
+    values, vectors = np.linalg.eigh(covariance)  # a root that takes eigenvalues just below zero
+    root = vectors * np.sqrt(np.maximum(values, 0))
+    noise = np.random.default_rng(seed).normal(size=(count, len(inputs)))
+    drawn: FloatArray = predict(model, inputs)[0] + model.spread * noise @ root.T
+    return drawn
 
 
 def believe(model: AccuracyModel, inputs: FloatArray) -> AccuracyModel:
@@ -193,7 +208,7 @@ def _model(data: Accuracies, targets: FloatArray, values: Hyperparameters) -> An
             nu=2.5,
             ard_num_dims=dimensions,
             active_dims=tuple(range(dimensions)),
-            lengthscale_prior=log_normal(float(modes.lengthscales[0]), LSCALE),
+            lengthscale_prior=log_normal(float(modes.lengthscales[0])),
             lengthscale_constraint=positive(),
         )
         scaled = ScaleKernel(base, outputscale_prior=log_normal(mode), outputscale_constraint=positive())
@@ -221,9 +236,6 @@ def _model(data: Accuracies, targets: FloatArray, values: Hyperparameters) -> An
     ).double()
     model.likelihood.noise = torch.tensor([values.noise], dtype=torch.float64)
     return model
-
-
-LSCALE = 1.0
 
 
 def _hyperparameters(model: Any) -> Hyperparameters:

@@ -14,6 +14,7 @@ import numpy as np
 from bocl.records.record import Trial, Widths
 from bocl.search import accuracy_model
 from bocl.search.accuracy_model import Accuracies, AccuracyModel, Hyperparameters, scale
+from bocl.search.diagnostics import Diagnostics, diagnose
 from bocl.search.improvement import climb, log_expected_improvement, neighbours, spread_points
 from bocl.search.lattice import lattice_size, whole_lattice
 from bocl.search.ledger import Ledger, usable_trials
@@ -46,6 +47,7 @@ class BayesianSearch:
         self._space = _listed(problem)
         self._fitted: AccuracyModel | None = None  # on what was told so far; None: not fitted since
         self._last: Hyperparameters | None = None
+        self._gains: dict[Widths, float] = {}  # expected improvement for which a point was asked
 
     def ask(self, count: int) -> list[Widths]:
         """Return 1 … count new widths; [] when there is nothing more to try, or to gain."""
@@ -80,6 +82,15 @@ class BayesianSearch:
         rewards = self._rewards(model, np.array([trial.widths for trial in trained]))[0].tolist()
         ranked = zip(rewards, trained, strict=True)
         return min(ranked, key=lambda pair: (-pair[0], pair[1].parameters, pair[1].widths))[1].widths
+
+    def diagnostics(self) -> Diagnostics | None:
+        """Return how far the process is to be trusted and what it believes; None while there is none."""
+        model, ledger = self._model(), self._ledger
+        if model is None or not self._trained():
+            return None
+        points = np.concatenate([np.array([trial.widths for trial in self._trained()]), self._pool(None)])
+        seed = seed_for(ledger.problem.seed, "diagnostics")
+        return diagnose(model, ledger.problem, np.unique(points, axis=0), self._gains, seed=seed)
 
     def _trained(self) -> list[Trial]:
         return [trial for trial in (*self._ledger.problem.known, *self._ledger.told) if not trial.failed]
@@ -123,17 +134,24 @@ class BayesianSearch:
         def gain(points: IntArray) -> FloatArray:
             return log_expected_improvement(*self._rewards(model, points), reference)
 
-        pool = self._space
-        if pool is None:
-            promising = np.array(known)[np.argsort(-worth, kind="stable")[:BEST_CHILDREN]]
-            pool = np.concatenate([self._spread(SPREAD_POINTS), neighbours(promising, ledger.problem.bounds)])
-        pool = self._untried(pool)
+        promising = np.array(known)[np.argsort(-worth, kind="stable")[:BEST_CHILDREN]]
+        pool = self._untried(self._pool(promising))
         if not len(pool):
             return None
         point, value = climb(pool, gain, self._untried, ledger.problem.bounds)
         least_gain = ledger.settings.least_gain
         enough = len(ledger.told) >= LEAST_TRIALS and least_gain > 0 and value < math.log(least_gain)
-        return None if enough else point
+        if enough:
+            return None
+        self._gains[point] = math.exp(value)
+        return point
+
+    def _pool(self, promising: IntArray | None) -> IntArray:
+        """Return points to try out: all that are listed, or some all over the box and around promising ones."""
+        if self._space is not None:
+            return self._space
+        around = [] if promising is None else [neighbours(promising, self._ledger.problem.bounds)]
+        return np.concatenate([self._spread(SPREAD_POINTS), *around])
 
     def _opening_point(self) -> Widths | None:
         """Return the next of points spread over the box, or the nearest untried one of a space that is listed."""
@@ -192,8 +210,10 @@ def _earlier_trials(problem: Problem) -> list[tuple[int, Trial]]:
     for task, experience in enumerate(reversed(problem.history), start=1):
         for trial in sorted(experience.trials, key=lambda trial: trial.widths):
             fits = len(trial.widths) == len(problem.bounds)
-            if fits and not trial.failed and not any(
-                width for width, bound in zip(trial.widths, problem.bounds, strict=True) if bound == 0
+            if (
+                fits
+                and not trial.failed
+                and not any(width for width, bound in zip(trial.widths, problem.bounds, strict=True) if bound == 0)
             ):
                 found.append((task, trial))
     return found
