@@ -75,7 +75,7 @@ def _cut(task: Task, seed: int) -> tuple[Task, Split]:
     size = max(len(task.validation), int(JUDGED_SHARE * len(task.train)))
     kept, drawn = stratified_rows(task.train.labels.numpy(), size, seed)
 
-    def part(rows: np.ndarray) -> Split:  # type: ignore[type-arg]
+    def part(rows: np.ndarray) -> Split:
         chosen = torch.as_tensor(rows)
         return replace(task.train, raw=task.train.raw[chosen], labels=task.train.labels[chosen])
 

@@ -34,9 +34,8 @@ class OptunaSearch:
         """Prepare a study of the problem."""
         library, seed = optuna(), seed_for(problem.seed, "optuna") % 2**32
         with _quiet():
-            chosen = (
-                library.samplers.TPESampler(seed=seed) if sampler == "tpe" else library.samplers.GPSampler(seed=seed)
-            )
+            kind = library.samplers.TPESampler if sampler == "tpe" else library.samplers.GPSampler
+            chosen = kind(seed=seed)
         self._ledger = Ledger(problem, settings)
         self._study = library.create_study(sampler=chosen, direction="maximize")
         self._ranges = {

@@ -20,7 +20,6 @@ from bocl.seeding import seed_for
 
 Measure = Callable[[IntArray, np.random.Generator], FloatArray]
 MakeSearcher = Callable[[Problem, SearchSettings], Searcher]
-STEADY = 0.003
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +75,10 @@ def replay(
 ) -> Replay:
     """Search the tasks of a stream in turn; tell how the last search went, of ``trials`` trials."""
     history: list[Experience] = []
+    endless = replace(settings, trials=trials - settings.warm_points, patience=trials, least_gain=0.0)
     for number, task in enumerate(stream):
         last = number == len(stream) - 1
-        chosen = (
-            replace(settings, warm_points=3, trials=trials - 3, patience=trials, least_gain=0.0) if last else settings
-        )
+        chosen = endless if last else settings
         problem, generator = _problem(task, history, seed_for(seed, "task", number))
         searcher = make_searcher(problem, chosen)
         told, regrets, rounds = list(problem.known), [_regret(task, problem.known[0].widths)], [0]

@@ -33,11 +33,8 @@ def simulated_stream(
     for number in range(tasks):
         unlike = np.exp(UNLIKENESS * generator.normal(size=(2, groups)))
         order = slice(None, None, -1 if reversed_order and number % 2 else 1)
-        stream.append(
-            _task(
-                number, generator.uniform(0.4, 0.6), worth[order] * unlike[0], scales[order] * unlike[1], costs, prices
-            )
-        )
+        curves = worth[order] * unlike[0], scales[order] * unlike[1]
+        stream.append(_task(number, generator.uniform(0.4, 0.6), *curves, costs, prices))
     return stream
 
 

@@ -75,9 +75,7 @@ def read_table(path: Path) -> TrialTable:
         raise DataError(f"{path} is no table of trials: {error}; `bocl bench table` makes one") from error
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
-        raise DataError(
-            f"{path} has format {found!r}; this version reads {FORMAT}; make it again by `bocl bench table`"
-        )
+        raise DataError(f"{path} has format {found!r}; this version reads {FORMAT}: `bocl bench table` makes it")
     table: TrialTable = parse_value(TrialTable, data, str(path))
     return table
 

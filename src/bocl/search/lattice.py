@@ -32,8 +32,9 @@ def lies_in(widths: Widths, bounds: Widths) -> bool:
 def random_untried(bounds: Widths, taken: Set[Widths], seed: int, among: Sequence[Widths] | None = None) -> Widths:
     """Return a point drawn uniformly from those of the box that are not in ``taken`` (a subset of the box).
 
-    At least one must be left. With ``among``, the point is one of those. While more than half of the box is free, two draws are enough on average;
-    after that the box holds at most twice as many points as were taken, so listing it is cheap.
+    At least one must be left. While more than half of the box is free, two draws are enough on average;
+    after that the box holds at most twice as many points as were taken, so listing it is cheap. With ``among``,
+    the point is one of those.
     """
     generator = np.random.default_rng(seed)
     if among is None and lattice_size(bounds) > 2 * len(taken):
