@@ -22,9 +22,7 @@ def data_of(tasks: dict[int, tuple[float, float]], points: int = 12, noise: floa
     generator = np.random.default_rng(seed)
     inputs = generator.random((points * len(tasks), 2))
     numbers = np.repeat(list(tasks), points)
-    values = np.concatenate(
-        [rising(inputs[numbers == task], worth) + 0.05 * task for task, worth in tasks.items()]
-    )
+    values = np.concatenate([rising(inputs[numbers == task], worth) + 0.05 * task for task, worth in tasks.items()])
     return Accuracies(inputs, numbers, values + noise * generator.normal(size=len(values)))
 
 
