@@ -162,10 +162,10 @@ def test_optuna_asks_for_candidates_alone(sampler: str) -> None:
         [task],
         lambda problem, settings: OptunaSearch(problem, settings, sampler),  # type: ignore[arg-type]
         SearchSettings(kind="random"),
-        trials=14,
+        trials=22,
         seed=0,
     )
-    assert len(done.regrets) == 15
+    assert len(done.regrets) == 23
 
 
 def test_widths_of_a_table_are_spread_over_both_scales() -> None:
@@ -190,7 +190,7 @@ def test_a_table_is_made_by_training() -> None:
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from bocl.cli.main import main
 
-    write_table(small_table(4), tmp_path / "table.json")
+    write_table(small_table(2), tmp_path / "table.json")
     words = ["bench", "search", str(tmp_path / "table.json"), "--no-optuna", "--alpha", "1e-2"]
     monkeypatch.setattr(sys, "argv", ["bocl", *words, "--replays", "2", "--trials", "5", "--json"])
     monkeypatch.setattr(sys, "path", list(sys.path))

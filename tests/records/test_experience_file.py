@@ -73,7 +73,7 @@ def test_a_run_carries_its_trials_to_another(
     config = load_config("digits", [*small, f"memory={tmp_path / 'memory.json'}"])
     learner = build_method(config, build_network(config.network), "cpu")
     (task,) = learner.memory  # type: ignore[attr-defined]
-    assert [trial.widths for trial in task.trials][0] == (0, 0)
+    assert task.trials[0].widths == (0, 0)
     given = []
 
     def searcher(problem: object, settings: object) -> object:

@@ -87,7 +87,7 @@ def test_draws_have_the_mean_and_deviation_that_is_predicted() -> None:
 def test_a_fit_that_breaks_down_leaves_the_last_hyperparameters(monkeypatch: pytest.MonkeyPatch) -> None:
     data = data_of({0: (0.1, 0.02)})
     last = fit(data).hyperparameters
-    monkeypatch.setattr(accuracy_model, "maximise_likelihood", lambda model, iterations: False)
+    monkeypatch.setattr(accuracy_model, "maximise_likelihood", lambda *_: False)
     assert fit(data, last).hyperparameters is last
     assert fit(data).hyperparameters.numbers() == prior_modes(2, earlier_tasks=False).numbers()
     with_earlier = fit(data_of({0: (0.1, 0.02), 1: (0.1, 0.02)}), last).hyperparameters

@@ -151,14 +151,14 @@ def test_earlier_tasks_are_data_and_transfer_can_be_switched_off(fitted: list[ac
 
 
 def test_data_is_bounded_and_the_tasks_own_comes_first(fitted: list[accuracy_model.Accuracies]) -> None:
-    history = tuple(experience((0.1, 0.02), seed, count=60) for seed in range(5))
+    history = tuple(experience((0.1, 0.02), seed, count=80) for seed in range(5))
     searcher = BayesianSearch(problem(history=history), settings(trials=99, patience=99))
     searcher.tell([trial((width, width)) for width in range(1, 21)])
     searcher.ask(1)
     (data,) = fitted
     assert len(data.values) == MOST_DATA
     assert (data.tasks == 0).sum() == 21
-    assert set(data.tasks.tolist()) == {0, 1, 2, 3, 4}  # the oldest task is left out in part
+    assert set(data.tasks.tolist()) == {0, 1, 2, 3, 4}  # the oldest is left out
 
 
 def regret(history: tuple[Experience, ...], worth: tuple[float, float], seed: int, trials: int) -> float:
