@@ -79,6 +79,9 @@ def test_a_round_is_fitted_once_and_spread_out(fitted: list[accuracy_model.Accur
     assert len(fitted) == 1
     assert len({*opening, *second, ZERO}) == 13
     assert searcher.ask(1)[0] not in second  # pending ones are taken to be worth their mean
+    searcher.tell([trial(second[0])])
+    searcher.best()
+    assert [len(data.values) for data in fitted] == [9, 10]  # anew with what was told since
 
 
 def test_the_known_price_decides_at_once() -> None:
