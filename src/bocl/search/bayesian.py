@@ -24,6 +24,7 @@ from bocl.seeding import seed_for
 
 MOST_DATA = 256  # a fit costs n³
 LEAST_TRIALS = 3  # before the expected improvement may end a search
+LEANING = 9  # trials of this task, zero among them, up to which it leans on earlier tasks
 WHOLE_LATTICE = 2048  # points up to which every one is tried out
 SPREAD_POINTS = 512  # of a larger one that are tried out
 BEST_CHILDREN = 3  # whose neighbours are tried out as well
@@ -35,6 +36,8 @@ class BayesianSearch:
     Without earlier tasks it opens with widths spread evenly over log1p(z). After that a round is chosen point by
     point, each taken to be worth its posterior mean by the next ones, as are points that are pending.
 
+    - While it leans on earlier tasks, every second point is one of those spread evenly: tasks may be unlike, and
+      points chosen by a wrong belief do not show that it is wrong. After that this task's own trials are enough.
     - A failed child is no data, and is never asked for again.
     - The winner is the trained child with the best posterior mean of r, not the luckiest measurement.
     - It is over when no point is expected to gain ``search.least_gain``, besides N, H and the end of the space.
@@ -58,7 +61,8 @@ class BayesianSearch:
         if model is not None and ledger.pending:
             model = accuracy_model.believe(model, scale(ledger.pending, ledger.problem.bounds))
         while len(asked) < room:
-            point = self._opening_point() if model is None else self._best_point(model)
+            doubts = self._leans() and ledger.started % 2 == 1
+            point = self._opening_point() if model is None or doubts else self._best_point(model)
             if point is None:
                 break
             ledger.hand_out(point)
@@ -98,7 +102,7 @@ class BayesianSearch:
     def _model(self) -> AccuracyModel | None:
         """Return the process on everything told, fitted once; None while there is too little to fit."""
         ledger = self._ledger
-        if not self._earlier and (len(self._trained()) < 2 or ledger.started < ledger.settings.warm_points):
+        if not self._leans() and (len(self._trained()) < 2 or ledger.started < ledger.settings.warm_points):
             return None
         if not any(ledger.problem.bounds):
             return None
@@ -108,11 +112,16 @@ class BayesianSearch:
             self._last = self._fitted.hyperparameters
         return self._fitted
 
+    def _leans(self) -> bool:
+        """Return whether earlier tasks are data still."""
+        return bool(self._earlier) and len(self._trained()) <= LEANING
+
     def _data(self) -> Accuracies:
         """Return this task's trials and, as far as there is room, those of the latest earlier tasks."""
         bounds = self._ledger.problem.bounds
         own = usable_trials(self._trained(), MOST_DATA)
-        rows = [(0, trial) for trial in own] + self._earlier[: MOST_DATA - len(own)]
+        room = MOST_DATA - len(own) if self._leans() else 0
+        rows = [(0, trial) for trial in own] + self._earlier[:room]
         return Accuracies(
             scale([trial.widths for _, trial in rows], bounds),
             np.array([task for task, _ in rows], dtype=np.int64),
