@@ -37,7 +37,7 @@ def failed(widths: Widths) -> Trial:
 
 def make(kind: SearchKind, bounds: Widths, known: tuple[Trial, ...] = (), **numbers: int) -> Searcher:
     """A searcher with patience for everything unless told otherwise."""
-    chosen = SearchSettings(kind=kind, **{"trials": 6, "patience": 10_000, **numbers})
+    chosen = SearchSettings(kind=kind, **{"trials": 6, "patience": 10_000, "least_gain": 0, **numbers})
     return make_searcher(problem(bounds, known), chosen)
 
 
@@ -162,11 +162,18 @@ def test_all_failed(kind: SearchKind) -> None:
 
 
 @every_searcher
-def test_the_best_child(kind: SearchKind) -> None:
-    searcher = make(kind, (9, 9), (Trial((0, 0), 0.5, 0, 0.5),))
+def test_the_best_child_is_so_by_reward(kind: SearchKind) -> None:
+    searcher = make(kind, (99, 99), (Trial((0, 0), 0.5, 0, 0.5),))
     assert searcher.best() == (0, 0)
-    searcher.tell([Trial((5, 5), 0.9, 100, 0.8), Trial((6, 6), 0.99, 120, 0.7), failed((1, 1))])
-    assert searcher.best() == (5, 5)  # by reward, not accuracy
+    searcher.tell([Trial((5, 5), 0.9, 100, 0.89), Trial((99, 99), 0.99, 120, 0.792), failed((1, 1))])
+    assert searcher.best() == (5, 5)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bayesian"])  # which goes by its posterior mean
+def test_of_equal_children_the_smaller_is_best(kind: SearchKind) -> None:
+    searcher = make(kind, (9, 9), (Trial((0, 0), 0.5, 0, 0.5),))
+    searcher.tell([Trial((5, 5), 0.9, 100, 0.8), Trial((6, 6), 0.99, 120, 0.7)])
+    assert searcher.best() == (5, 5)
     searcher.tell([Trial((7, 2), 0.9, 90, 0.8)])
     assert searcher.best() == (7, 2)  # as good with fewer parameters
     searcher.tell([Trial((7, 1), 0.9, 90, 0.8), Trial((8, 0), 0.9, 90, 0.8)])
@@ -220,6 +227,17 @@ def test_wrong_trials_are_refused_and_change_nothing(kind: SearchKind, wrong: Tr
     assert searcher.best() == (3, 3)
     searcher.tell([Trial((4, 4), 0.9, 1, 0.9)])
     assert searcher.best() == (4, 4)
+
+
+@every_searcher
+def test_only_candidates_are_asked_for(kind: SearchKind) -> None:
+    candidates = ((0, 0), (3, 7), (9, 1), (12, 12), (20, 4), (29, 29), (1, 25))
+    restricted = replace(problem((29, 29), known=(judge((0, 0)),)), candidates=candidates)
+    searcher = make_searcher(restricted, SearchSettings(kind=kind, trials=20, patience=20, least_gain=0))
+    assert sorted(tried(searcher, 2)) == sorted(candidates[1:])
+    assert searcher.ask(1) == []
+    with pytest.raises(InputError, match=r"candidate \(3, 30\)"):
+        make_searcher(replace(restricted, candidates=((3, 30),)), SearchSettings(kind=kind))
 
 
 @every_searcher

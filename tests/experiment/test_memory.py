@@ -113,7 +113,7 @@ def test_a_searcher_that_asks_for_something_else_is_refused(tmp_path, small, sto
         run(config, tmp_path)
     stop_before(-1)
     recorded = [tuple(widths) for widths in kinds(tmp_path, "round")[-1]["widths"]]
-    monkeypatch.setattr("bocl.search.random_search.random_untried", lambda *_: (1, 2))
+    monkeypatch.setattr("bocl.search.ledger.random_untried", lambda *_: (1, 2))
     with pytest.raises(FolderError, match="round 3 of task 2 was trained with the widths") as told:
         run(config, tmp_path)
     assert f"{recorded}, and now [(1, 2)] are asked for" in str(told.value)

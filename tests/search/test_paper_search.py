@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from bocl.records.record import Trial, Widths
 from bocl.search import gaussian_process, paper
-from bocl.search.paper import MOST_DATA, PaperSearch, scale, unscale, usable_trials
+from bocl.search.ledger import usable_trials
+from bocl.search.paper import MOST_DATA, PaperSearch, scale, unscale
 from bocl.search.problem import FloatArray, Problem, Searcher
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
@@ -196,10 +197,10 @@ def test_scaling_there_and_back() -> None:
 
 def test_data_is_bounded_and_keeps_the_best_and_the_latest() -> None:
     told = [Trial((index,), 0.5, 0, float(1000 - index)) for index in range(1000)]
-    kept = [trial.widths[0] for trial in usable_trials(told)]
+    kept = [trial.widths[0] for trial in usable_trials(told, MOST_DATA)]
     half = MOST_DATA // 2
     assert kept == [*range(half), *range(1000 - half, 1000)]
-    assert usable_trials(told[:MOST_DATA]) == told[:MOST_DATA]
+    assert usable_trials(told[:MOST_DATA], MOST_DATA) == told[:MOST_DATA]
 
 
 def test_the_order_of_telling_changes_no_ask() -> None:

@@ -14,8 +14,8 @@ from bocl.search.settings import SearchSettings
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"kind": "papr"}, r"search\.kind is 'papr'; it must be paper or random or reinforce"),
-        ({"kind": None}, r"search\.kind is None; it must be paper or random or reinforce"),
+        ({"kind": "papr"}, r"search\.kind is 'papr'; it must be bayesian or paper or random or reinforce"),
+        ({"kind": None}, r"search\.kind is None; it must be bayesian or paper or random or reinforce"),
         ({"trials": 0}, r"search\.trials is 0; it must be at least 1"),
         ({"trials": "a"}, r"search\.trials is 'a'; it must be a whole number"),
         ({"trials": 2.5}, r"search\.trials is 2\.5"),

@@ -10,6 +10,7 @@ import pytest
 
 from bocl.errors import InputError
 from bocl.records.record import Experience, Trial
+from bocl.search.ledger import Ledger
 from bocl.search.paper import PaperSearch
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
@@ -62,7 +63,7 @@ def test_asking_one_at_a_time_opens_with_the_same_points() -> None:
 
 def test_of_equally_near_tasks_the_more_recent_comes_first() -> None:
     memory = [(0.25, (1, 1)), (0.75, (2, 2)), (0.25, (3, 3))]
-    assert remembered_points(problem(memory), set()) == [(3, 3), (2, 2), (1, 1)]
+    assert remembered_points(problem(memory)) == [(3, 3), (2, 2), (1, 1)]
 
 
 def test_what_cannot_be_asked_for_is_passed_over() -> None:
@@ -77,7 +78,7 @@ def test_what_cannot_be_asked_for_is_passed_over() -> None:
     asked = PaperSearch(problem(memory, known=(ZERO,)), SETTINGS).ask(3)
     assert asked[:2] == [(4, 4), (5, 5)]
     assert asked[2] not in {(0, 0), (4, 4), (5, 5)}
-    assert remembered_points(problem(memory), {(4, 4)}) == [(0, 0), (5, 5)]
+    assert remembered_points(problem(memory)) == [(0, 0), (4, 4), (5, 5)]
 
 
 def test_no_warm_points_means_none() -> None:
@@ -94,13 +95,14 @@ def test_an_infinite_difficulty_is_refused() -> None:
 
 def test_an_unknown_difficulty_is_near_to_nothing() -> None:
     memory = [(0.1, (1, 1)), (math.nan, (2, 2)), (0.4, (3, 3))]
-    assert remembered_points(problem(memory), set()) == [(3, 3), (1, 1)]
+    assert remembered_points(problem(memory)) == [(3, 3), (1, 1)]
     cold = problem(memory, difficulty=math.nan)
-    assert remembered_points(cold, set()) == []
+    assert remembered_points(cold) == []
     asked = PaperSearch(cold, SETTINGS).ask(8)
     assert asked == PaperSearch(problem([], difficulty=0.5), SETTINGS).ask(8), "it starts cold"
 
 
 def test_widths_over_the_budget_are_left_out() -> None:
-    assert remembered_points(replace(problem(MEMORY), budget=3), set()) == [(2, 0), (1, 0), (3, 0)]
-    assert remembered_points(replace(problem(MEMORY), budget=0), set()) == []
+    for most, opening in ((3, [(2, 0), (1, 0), (3, 0)]), (0, [])):
+        tight = replace(problem(MEMORY), budget=most)
+        assert Ledger(tight, SETTINGS).free(remembered_points(tight)) == opening

@@ -10,6 +10,7 @@ import typer
 
 
 def bench_command(
+    context: typer.Context,
     quick: Annotated[bool, typer.Option(help="Fewer samples: seconds instead of minutes.")] = False,
     growth: Annotated[bool, typer.Option(help="Also measure how cost grows over 50 tasks.")] = False,
     agreement: Annotated[bool, typer.Option(help="Also compare accuracies with a plain float32 loop.")] = False,
@@ -19,6 +20,8 @@ def bench_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure a plain loop, an eager loop on the device, and ours, on the same data and widths; and a whole run."""
+    if context.invoked_subcommand is not None:
+        return
     from bocl.benchmarks.agreement import measure_agreement
     from bocl.benchmarks.growth import measure_growth
     from bocl.benchmarks.speed import CHILDREN, measure

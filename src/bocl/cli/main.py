@@ -12,8 +12,10 @@ import typer
 
 from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
+from bocl.cli.bench_search import bench_search_command, bench_table_command
 from bocl.cli.figures import one_line
 from bocl.cli.list import list_command
+from bocl.cli.memory import memory_command
 from bocl.cli.pareto import pareto_command
 from bocl.cli.pick import pick_command
 from bocl.cli.run import run_command
@@ -38,8 +40,13 @@ app.command("pareto")(pareto_command)
 app.command("pick")(pick_command)
 app.command("audit")(audit_command)
 app.command("list")(list_command)
+app.command("memory")(memory_command)
 app.command("validate")(validate_command)
-app.command("bench")(bench_command)
+bench = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+bench.callback(invoke_without_command=True)(bench_command)
+bench.command("search")(bench_search_command)
+bench.command("table")(bench_table_command)
+app.add_typer(bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

@@ -27,6 +27,7 @@ from bocl.methods.sn import SN
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.graph import Graph
 from bocl.networks.trace import trace
+from bocl.records.experience_file import read_experience
 from bocl.seeding import seed_for
 from bocl.tasks.files import search_folders
 from bocl.tasks.streams import STREAMS
@@ -78,7 +79,9 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
     goal: dict[str, Any] = {"goal": config.goal, "tasks": config.stream.tasks}
     match config.method:
         case "bocl":
-            return BOCL(graph, growth=config.growth, search=config.search, reward=config.reward, **goal, **common)
+            memory = () if config.memory is None else read_experience(config.memory)
+            searched: dict[str, Any] = {"search": config.search, "reward": config.reward, "memory": memory}
+            return BOCL(graph, growth=config.growth, **searched, **goal, **common)
         case "rcl":
             return RCL(
                 graph,

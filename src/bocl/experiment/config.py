@@ -75,10 +75,14 @@ class SNSettings:
 
 @dataclass(frozen=True)
 class Config:
-    """One run."""
+    """One run.
+
+    memory  a file made by `bocl memory`: what searches of other runs tried, for those of this one (method `bocl`)
+    """
 
     method: MethodName = "bocl"
     seed: int = 0
+    memory: str | None = None
     stream: StreamSettings = field(default_factory=StreamSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     recipe: Recipe = field(default_factory=Recipe)

@@ -7,6 +7,7 @@ units to add to each hidden group, gates what it reads with its own attention, a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, whole
+from bocl.checks import counted, instance, whole
 from bocl.errors import ConfigError
 from bocl.methods.budget import GoalSettings, check_affordable, task_budget
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
@@ -64,12 +65,14 @@ class BOCL:
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         searcher: SearcherFactory = make_searcher,
+        memory: Sequence[Experience] = (),
         device: str | torch.device = "auto",
     ) -> None:
         """Take an nn.Module of conv, linear, norm, pool layers; only its shape is used, weights are made by seed.
 
         tasks     how many there will be: over these a total budget is spread
         searcher  makes a searcher from a ``Problem`` and the search settings: your own, or the one settings name
+        memory    what searches of other runs tried: data for the searches of this one
         """
         self.graph = as_graph(network)
         self.growth = instance("growth", growth, GrowthSettings)
@@ -80,6 +83,7 @@ class BOCL:
         self.recipe = instance("recipe", recipe, Recipe)
         self.seed = whole()("seed", seed)
         self.searcher = _callable(searcher)
+        self.memory = _of_this_shape(memory, len(self.graph.groups))
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
         self.history: list[Experience] = []  # of every task whose difficulty was measured
@@ -135,7 +139,7 @@ class BOCL:
             budget=task_budget(self.network, self.goal, tasks=self._tasks_left),
             target=self.goal.target,
             make_searcher=self.searcher,
-            history=self.history,
+            history=[*self.memory, *self.history],
             measure_difficulty=self.measures_difficulty,
             seed=self.seed,
             listen=listen,
@@ -174,6 +178,17 @@ class BOCL:
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder of its own; ``bocl.load`` rebuilds it from there."""
         save(self, folder)
+
+
+def _of_this_shape(memory: Sequence[Experience], groups: int) -> tuple[Experience, ...]:
+    """Refuse what searches of a network with other hidden groups tried."""
+    for task in memory:
+        if len(instance("memory", task, Experience).best) != groups:
+            raise ConfigError(
+                f"memory is of a network with {counted(len(task.best), 'hidden group')}; this one has {groups}; "
+                "take the memory of runs with the same network"
+            )
+    return tuple(memory)
 
 
 def _callable(searcher: Any) -> SearcherFactory:

@@ -71,7 +71,7 @@ def expand(
     groups = len(network.graph.groups)
     zero, bounds = (0,) * groups, search.bounds_for(groups)
     before = network.widths  # the searcher may ask what it costs after the network has grown
-    cost = _cost(network, classes, reward)
+    cost = growth_cost(network, classes, reward)
     problem = Problem(
         bounds,
         parameters=lambda z: count_all(network.graph, before, z, classes, network.settings),
@@ -162,7 +162,7 @@ def train_base(
     return base
 
 
-def _cost(network: ExpandableNetwork, classes: int, reward: RewardSettings) -> Cost:
+def growth_cost(network: ExpandableNetwork, classes: int, reward: RewardSettings) -> Cost:
     """What units of this growth cost, as a function of z alone."""
     graph, before, settings = network.graph, network.widths, network.settings
 

@@ -43,7 +43,7 @@ FORMAT = 1
 MOST_BYTES = 1 << 28  # of model.json, which holds no weights
 _FILE = "model.json"
 _PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
-_NOT_SETTINGS = ("device", "searcher")
+_NOT_SETTINGS = ("device", "searcher", "memory")
 _UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)\.partial")
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 
@@ -132,7 +132,7 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     """Rebuild a learner from its folder alone; it predicts the same bits and can go on learning.
 
     folder   of ``save``, or of a run, whose last checkpoint is taken
-    options  what a save cannot hold, such as BOCL's ``searcher``
+    options  what a save cannot hold, such as BOCL's ``searcher`` and ``memory``
     """
     from bocl.methods.registry import METHODS
 
@@ -174,7 +174,11 @@ def read_state(folder: Path, method: Method, *, tasks: int) -> State:
             raise FolderError(f"{folder} holds a model of {_show(model['method'])}, not of '{method.name}'")
         if model["graph"] != json.loads(json.dumps(to_json(method.graph))):
             raise FolderError(f"{folder} holds a model of another network")
-        if _settings_in(type(method), model["settings"]) != _settings_of(method):
+        try:
+            saved = _settings_in(type(method), model["settings"])
+        except _SENSELESS as error:
+            raise _unreadable(folder / _FILE, error) from error
+        if saved != _settings_of(method):
             raise FolderError(f"{folder} holds a model with other settings")
         state = State(model["facts"], _read_tensors(folder, model))
         try:

@@ -3,11 +3,16 @@
 problem.py           what a searcher may know, and the interface it has
 settings.py          SearchSettings: which searcher, how many trials
 searchers.py         names → searchers
+bayesian.py          ours: a Gaussian process on accuracy, expected improvement over integers, all earlier trials
 paper.py             Gaussian process and expected improvement, as in the paper
 random_search.py     uniform over the lattice
 reinforce.py         RCL's: a controller draws widths and learns from what they were worth
 warm_start.py        opening points remembered from earlier tasks
+accuracy_model.py    the mathematics of bayesian.py: the process, with same_task.py
+improvement.py       the same: expected improvement on the lattice
+diagnostics.py       what a person may ask of bayesian.py
 gaussian_process.py  the mathematics of paper.py
+likelihood.py        priors and fits of both
 controller.py        the mathematics of reinforce.py
 ledger.py            what was asked for and told; the best child
 lattice.py           the integer box, as far as a budget allows it: lists, random points, neighbours

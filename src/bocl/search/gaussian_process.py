@@ -23,16 +23,14 @@ BoTorch is imported when it is used: it takes seconds, and most users of this pa
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from bocl.search.likelihood import log_normal, maximise_likelihood, positive, usable
 from bocl.search.problem import FloatArray
-from bocl.search.threads import one_thread
+from bocl.search.threads import quiet_single_thread
 
 FIT_ITERATIONS = 100  # iterations, not seconds: results must not depend on the machine's load
 ASCENT_ITERATIONS = 100
@@ -79,23 +77,13 @@ def fit(inputs: FloatArray, rewards: FloatArray) -> GaussianProcess:
     centre, spread = float(rewards.mean()), float(rewards.std(ddof=1))
     start = prior_modes(inputs.shape[1])
     process = GaussianProcess(inputs, (rewards - centre) / spread, centre, spread, start)
-    with _quiet_single_thread():
-        from botorch.exceptions.errors import OptimizationGradientError
-        from botorch.optim.fit import fit_gpytorch_mll_scipy
-        from gpytorch.mlls import ExactMarginalLogLikelihood
-        from linear_operator.utils.errors import NanError, NotPSDError
-
+    with quiet_single_thread():
         model = _model(process)
-        model.train()
-        objective = ExactMarginalLogLikelihood(model.likelihood, model)
-        try:
-            fit_gpytorch_mll_scipy(objective, options={"maxiter": FIT_ITERATIONS})
-        except (OptimizationGradientError, NanError, NotPSDError):
+        if not maximise_likelihood(model, FIT_ITERATIONS):
             return process
         fitted = _hyperparameters(model)
     values = (*fitted.lengthscales, fitted.outputscale, fitted.noise)
-    usable = all(math.isfinite(value) and value > 0 for value in values)
-    return replace(process, hyperparameters=fitted) if usable else process
+    return replace(process, hyperparameters=fitted) if usable(values) else process
 
 
 def believe(process: GaussianProcess, inputs: FloatArray) -> GaussianProcess:
@@ -114,7 +102,7 @@ def believe(process: GaussianProcess, inputs: FloatArray) -> GaussianProcess:
 
 def predict(process: GaussianProcess, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation of f, in rewards, at inputs (k, d): (k,), (k,)."""
-    with _quiet_single_thread():
+    with quiet_single_thread():
         import torch
 
         model = _model(process)
@@ -128,7 +116,7 @@ def predict(process: GaussianProcess, inputs: FloatArray) -> tuple[FloatArray, F
 
 def log_expected_improvement(process: GaussianProcess, inputs: FloatArray, best: float) -> FloatArray:
     """Return log EI, EI in rewards, at inputs (k, d): (k,)."""
-    with _quiet_single_thread():
+    with quiet_single_thread():
         import torch
 
         with torch.no_grad():
@@ -141,7 +129,7 @@ def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> Fl
 
     L-BFGS-B with bounds, from restarts chosen among quasi-random points in favour of high values.
     """
-    with _quiet_single_thread():
+    with quiet_single_thread():
         import torch
         from botorch.optim.optimize import optimize_acqf
 
@@ -167,31 +155,23 @@ def _model(process: GaussianProcess) -> Any:
     """Return the BoTorch model of a process, its hyperparameters set and its priors registered."""
     import torch
     from botorch.models import SingleTaskGP
-    from gpytorch.constraints import Positive
     from gpytorch.kernels import MaternKernel, ScaleKernel
     from gpytorch.likelihoods import GaussianLikelihood
     from gpytorch.means import ZeroMean
-    from gpytorch.priors import LogNormalPrior
-
-    def prior(mode: float) -> Any:
-        return LogNormalPrior(loc=math.log(mode) + 1.0, scale=1.0)  # the mode of a log-normal is exp(loc - scale²)
-
-    def positive() -> Any:
-        return Positive(transform=torch.exp, inv_transform=torch.log)
 
     dimensions = process.inputs.shape[1]
     modes = prior_modes(dimensions)
     matern = MaternKernel(
         nu=2.5,
         ard_num_dims=dimensions,
-        lengthscale_prior=prior(float(modes.lengthscales[0])),
+        lengthscale_prior=log_normal(float(modes.lengthscales[0])),
         lengthscale_constraint=positive(),
     )
-    kernel = ScaleKernel(matern, outputscale_prior=prior(modes.outputscale), outputscale_constraint=positive())
+    kernel = ScaleKernel(matern, outputscale_prior=log_normal(modes.outputscale), outputscale_constraint=positive())
     model = SingleTaskGP(
         torch.as_tensor(process.inputs),
         torch.as_tensor(process.targets).unsqueeze(-1),
-        likelihood=GaussianLikelihood(noise_prior=prior(modes.noise), noise_constraint=positive()),
+        likelihood=GaussianLikelihood(noise_prior=log_normal(modes.noise), noise_constraint=positive()),
         covar_module=kernel,
         mean_module=ZeroMean(),
         outcome_transform=None,
@@ -220,18 +200,3 @@ def _acquisition(process: GaussianProcess, best: float) -> Any:
     # A tensor, because BoTorch would make float32 of a Python number.
     reference = torch.tensor((best - process.centre) / process.spread, dtype=torch.float64)
     return LogExpectedImprovement(model, best_f=reference)
-
-
-@contextmanager
-def _quiet_single_thread() -> Iterator[None]:
-    """Run on one torch thread, without the warnings that are of no use to the caller."""
-    with warnings.catch_warnings(), one_thread():
-        warnings.filterwarnings("ignore", message=r".torch\.jit\.", category=DeprecationWarning)
-        from botorch.exceptions.warnings import BotorchWarning
-        from gpytorch.utils.warnings import NumericalWarning
-        from linear_operator.utils.warnings import NumericalWarning as LinearNumericalWarning
-
-        # A fit or an ascent that runs out of iterations and a matrix that needs jitter are expected here.
-        for category in (BotorchWarning, NumericalWarning, LinearNumericalWarning):
-            warnings.simplefilter("ignore", category)
-        yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 
 import numpy as np
 
@@ -28,6 +28,11 @@ def everything(z: IntArray) -> BoolArray:
 def lattice_size(bounds: Widths) -> int:
     """Return the number of points in the box."""
     return math.prod(bound + 1 for bound in bounds)
+
+
+def whole_lattice(bounds: Widths) -> IntArray:
+    """Return all points of a small box, (n, groups), in lexicographic order."""
+    return np.indices([bound + 1 for bound in bounds]).reshape(len(bounds), -1).T
 
 
 def lies_in(widths: Widths, bounds: Widths) -> bool:
@@ -118,6 +123,12 @@ def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths], allowed:
         kept = allowed(np.array(steps, dtype=np.int64).reshape(-1, len(bounds)))
         inner, ring = ring, {point for point, inside in zip(steps, kept, strict=True) if inside}
     return []
+
+
+def nearest_of(points: Sequence[Widths], centre: Widths) -> list[Widths]:
+    """Return those of the points at the least distance Σ |z_i - centre_i|; [] of none."""
+    distances = [sum(abs(a - b) for a, b in zip(point, centre, strict=True)) for point in points]
+    return [point for point, far in zip(points, distances, strict=True) if far == min(distances)]
 
 
 def _neighbours(point: Widths, bounds: Widths) -> Iterator[Widths]:

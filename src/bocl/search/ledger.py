@@ -10,7 +10,7 @@ import numpy as np
 
 from bocl.errors import InputError, WorkError
 from bocl.records.record import Trial, Widths
-from bocl.search.lattice import lies_in, listed
+from bocl.search.lattice import lies_in, listed, nearest_of, nearest_untried, random_untried
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
 from bocl.search.stopping import trials_left
@@ -19,9 +19,10 @@ from bocl.search.stopping import trials_left
 class Ledger:
     """The state of one search.
 
-    told     trained children, in the order they were told
-    pending  widths handed out and not told yet, in the order they were asked for
-    taken    all widths that must not be asked for again: known, told or pending
+    told        trained children, in the order they were told
+    pending     widths handed out and not told yet, in the order they were asked for
+    taken       all widths that must not be asked for again: known, told or pending
+    candidates  the only widths that may be asked for, in lexicographic order; None: all that the budget allows
     """
 
     def __init__(self, problem: Problem, settings: SearchSettings) -> None:
@@ -32,7 +33,8 @@ class Ledger:
         self.told: list[Trial] = []
         self.pending: list[Widths] = []
         self.taken: set[Widths] = {trial.widths for trial in problem.known}
-        self._points = listed(problem.bounds, problem.allowed)
+        self.candidates = _allowed_candidates(problem)
+        self._points = listed(problem.bounds, problem.allowed) if self.candidates is None else iter(self.candidates)
         self._listed: list[Widths] = []  # as many of them as were needed to see that enough are left
 
     @property
@@ -49,14 +51,29 @@ class Ledger:
         return min(count, trials_left(self.told, pending=len(self.pending), untried=untried, settings=self.settings))
 
     def _untried(self, wanted: int) -> int:
-        """Count the allowed points that are not taken; from ``wanted`` on the count may be too small."""
+        """Count the points left to ask for; from ``wanted`` on the count may be too small."""
         self._listed += itertools.islice(self._points, max(0, len(self.taken) + wanted - len(self._listed)))
         return sum(point not in self.taken for point in self._listed)
 
     def free(self, points: Sequence[Widths]) -> list[Widths]:
         """Return those of the points that may be handed out: allowed, and not taken."""
-        allowed = self.problem.allowed(np.array(points, dtype=np.int64))
-        return [z for z, within in zip(points, allowed, strict=True) if within and z not in self.taken]
+        if self.candidates is not None:
+            points = [z for z in points if z in self.candidates]
+        kept = self.problem.allowed(np.array(points, dtype=np.int64).reshape(-1, len(self.problem.bounds)))
+        return [z for z, allowed in zip(points, kept, strict=True) if allowed and z not in self.taken]
+
+    def nearest(self, centre: Widths) -> list[Widths]:
+        """Return the points that may be handed out at the least distance Σ |z_i - centre_i|; [] when none is left."""
+        if self.candidates is None:
+            return nearest_untried(centre, self.problem.bounds, self.taken, self.problem.allowed)
+        return nearest_of([point for point in self.candidates if point not in self.taken], centre)
+
+    def random(self, seed: int) -> Widths:
+        """Return a random point that may be handed out; there must be one."""
+        if self.candidates is None:
+            return random_untried(self.problem.bounds, self.taken, seed, self.problem.allowed)
+        free = [point for point in self.candidates if point not in self.taken]
+        return free[int(np.random.default_rng(seed).integers(len(free)))]
 
     def hand_out(self, widths: Widths) -> None:
         """Note that widths are being trained."""
@@ -90,6 +107,29 @@ class Ledger:
         return min(trained, key=lambda trial: (-trial.reward, trial.parameters, trial.widths)).widths
 
 
+def usable_trials(told: Sequence[Trial], most: int) -> list[Trial]:
+    """Return the trials to fit, sorted by widths, so that the order of telling changes nothing.
+
+    Of more than ``most`` the better half of that number stays, and the latest of the others.
+    """
+    trials = [trial for trial in told if not trial.failed]
+    if len(trials) > most:
+        best_last = sorted(range(len(trials)), key=lambda position: trials[position].reward)
+        others, top = best_last[: -most // 2], best_last[-most // 2 :]
+        latest = sorted(others)[-most // 2 :]
+        trials = [trials[position] for position in (*top, *latest)]
+    return sorted(trials, key=lambda trial: trial.widths)
+
+
+def _allowed_candidates(problem: Problem) -> dict[Widths, None] | None:
+    """Return the candidates the budget allows; a dict, which keeps its order and is searched quickly."""
+    if problem.candidates is None:
+        return None
+    points = sorted(set(problem.candidates))
+    kept = problem.allowed(np.array(points, dtype=np.int64).reshape(-1, len(problem.bounds)))
+    return {point: None for point, allowed in zip(points, kept, strict=True) if allowed}
+
+
 def check_problem(problem: Problem) -> None:
     """Refuse a problem that no searcher can work on."""
     if not problem.bounds or not lies_in(problem.bounds, problem.bounds):
@@ -103,6 +143,9 @@ def check_problem(problem: Problem) -> None:
             raise InputError(f"history[{position}] has difficulty {experience.difficulty}; NaN says it is unknown")
     for trial in problem.known:
         check_trial(trial, problem)
+    for widths in problem.candidates or ():
+        if not lies_in(widths, problem.bounds):
+            raise InputError(f"candidate {widths} is not one whole number per group within the bounds {problem.bounds}")
 
 
 def check_trial(trial: Trial, problem: Problem) -> None:

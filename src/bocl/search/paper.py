@@ -12,8 +12,7 @@ import numpy as np
 
 from bocl.records.record import Trial, Widths
 from bocl.search import gaussian_process
-from bocl.search.lattice import nearest_untried
-from bocl.search.ledger import Ledger
+from bocl.search.ledger import Ledger, usable_trials
 from bocl.search.problem import FloatArray, Problem
 from bocl.search.random_search import draw_point
 from bocl.search.settings import SearchSettings
@@ -58,7 +57,7 @@ class PaperSearch:
 
 def _hand_out_opening_point(ledger: Ledger) -> Widths:
     """Hand out the nearest remembered point that is not taken, a random one when there is none."""
-    remembered = remembered_points(ledger.problem, ledger.taken)
+    remembered = ledger.free(remembered_points(ledger.problem))
     if not remembered:
         return draw_point(ledger)
     ledger.hand_out(remembered[0])
@@ -67,7 +66,7 @@ def _hand_out_opening_point(ledger: Ledger) -> Widths:
 
 def _hand_out_likely_point(ledger: Ledger) -> Widths:
     """Hand out the untried point of highest expected improvement, as far as L-BFGS-B and rounding find it."""
-    trials = usable_trials(ledger.told)
+    trials = usable_trials(ledger.told, MOST_DATA)
     if len({trial.reward for trial in trials}) < 2:
         return draw_point(ledger)
     bounds = ledger.problem.bounds
@@ -84,25 +83,11 @@ def _hand_out_likely_point(ledger: Ledger) -> Widths:
     point = rounded[0]
     free = ledger.free(rounded)
     if point not in free:
-        free = free or nearest_untried(point, bounds, ledger.taken, ledger.problem.allowed)
+        free = free or ledger.nearest(point)
         values = gaussian_process.log_expected_improvement(process, scale(free, bounds), best)
         point = free[int(np.argmax(values))]
     ledger.hand_out(point)
     return point
-
-
-def usable_trials(told: Sequence[Trial]) -> list[Trial]:
-    """Return the trials to fit, sorted by widths, so that the order of telling changes nothing.
-
-    Of more than MOST_DATA the better half of that number stays, and the latest of the others.
-    """
-    trials = [trial for trial in told if not trial.failed]
-    if len(trials) > MOST_DATA:
-        best_last = sorted(range(len(trials)), key=lambda position: trials[position].reward)
-        others, top = best_last[: -MOST_DATA // 2], best_last[-MOST_DATA // 2 :]
-        latest = sorted(others)[-MOST_DATA // 2 :]
-        trials = [trials[position] for position in (*top, *latest)]
-    return sorted(trials, key=lambda trial: trial.widths)
 
 
 def scale(points: Sequence[Widths], bounds: Widths) -> FloatArray:

@@ -38,6 +38,7 @@ class Problem:
     seed        of every random choice the searcher makes
     budget      most parameters this task may add, all of them: shared, head, attention, norms; None is no limit
     target      accuracy that is enough: the smallest network to reach it is wanted; None prices units by penalty
+    candidates  the only widths that may be asked for; None: all of the box
     """
 
     bounds: Widths
@@ -49,6 +50,7 @@ class Problem:
     seed: int = 0
     budget: int | None = None
     target: float | None = None
+    candidates: tuple[Widths, ...] | None = None
 
     def allowed(self, z: IntArray) -> BoolArray:
         """Return (n,): which of the widths (n, groups) the budget lets be trained."""
@@ -58,7 +60,7 @@ class Problem:
         return within
 
     def reward(self, accuracy: FloatArray, z: IntArray) -> FloatArray:
-        """Return r (n,) of children with the widths (n, groups) that are, or were, as accurate as (n,) says."""
+        """Return r (…, n) of children with the widths (n, groups) that are, or were, as accurate as (…, n) says."""
         if self.target is None:
             return accuracy - self.penalty(z)
         ends = np.array([(0,) * len(self.bounds), self.bounds], dtype=np.int64)

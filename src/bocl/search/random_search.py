@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bocl.records.record import Trial, Widths
-from bocl.search.lattice import random_untried
 from bocl.search.ledger import Ledger
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
@@ -41,6 +40,6 @@ class RandomSearch:
 def draw_point(ledger: Ledger) -> Widths:
     """Hand out a random untried point; there must be one."""
     seed = seed_for(ledger.problem.seed, "random point", ledger.started)
-    point = random_untried(ledger.problem.bounds, ledger.taken, seed, ledger.problem.allowed)
+    point = ledger.random(seed)
     ledger.hand_out(point)
     return point

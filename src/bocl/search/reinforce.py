@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bocl.records.record import Trial, Widths
-from bocl.search.lattice import nearest_untried
+from bocl.search.lattice import nearest_of
 from bocl.search.ledger import Ledger
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
@@ -58,14 +58,14 @@ class ReinforceSearch:
         """Hand out a new draw of the controller, or the likeliest of the untried points nearest to its last one."""
         ledger = self._ledger
         for _ in range(MOST_DRAWS):
-            widths = self.controller.draw()
-            self._draws.append(widths)
-            if widths not in ledger.taken:
+            drawn = self.controller.draw()
+            self._draws.append(drawn)
+            widths = self._trained_for(drawn)
+            if ledger.free([widths]):
                 break
             self._learn()
         else:
-            near = nearest_untried(widths, ledger.problem.bounds, ledger.taken, ledger.problem.allowed)
-            widths = self.controller.likeliest(near)
+            widths = self.controller.likeliest(ledger.nearest(drawn))
         ledger.hand_out(widths)
         return widths
 
@@ -73,13 +73,18 @@ class ReinforceSearch:
         """Learn from the draws whose rewards are known, batch by batch; what is left over waits."""
         rewards = {trial.widths: trial.reward for trial in self._trained() if not trial.failed}
         failed = {trial.widths for trial in self._trained() if trial.failed}
-        known = [widths for widths in self._draws if widths in rewards]
-        waiting = [widths for widths in self._draws if widths not in rewards and widths not in failed]
+        known = [widths for widths in self._draws if self._trained_for(widths) in rewards]
+        waiting = [widths for widths in self._draws if self._trained_for(widths) not in {*rewards, *failed}]
         batch = self.controller.settings.batch
         while len(known) >= batch:
             drawn, known = known[:batch], known[batch:]
-            self.controller.learn(drawn, [rewards[widths] for widths in drawn])
+            self.controller.learn(drawn, [rewards[self._trained_for(widths)] for widths in drawn])
         self._draws = known + waiting
+
+    def _trained_for(self, drawn: Widths) -> Widths:
+        """Return what is trained for a draw: itself, or the nearest of the only widths that may be asked for."""
+        candidates = self._ledger.candidates
+        return drawn if candidates is None else nearest_of([*candidates], drawn)[0]
 
     def _trained(self) -> list[Trial]:
         return [*self._ledger.problem.known, *self._ledger.told]

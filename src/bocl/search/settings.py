@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from bocl.checks import number, per_group, settle, whole, widths, word
+from bocl.checks import flag, number, per_group, settle, whole, widths, word
 from bocl.records.record import Widths
 
-SearchKind = Literal["paper", "random", "reinforce"]
+SearchKind = Literal["bayesian", "paper", "random", "reinforce"]
 ControllerName = Literal["tuned", "as-released"]
 MOST_UNITS = 100_000  # one group may grow by for one task: far beyond what is useful, and what memory holds
 
@@ -17,23 +17,28 @@ MOST_UNITS = 100_000  # one group may grow by for one task: far beyond what is u
 class SearchSettings:
     """Settings of one task's search, the same for every searcher so that comparisons are fair.
 
-    kind         which searcher: "paper" (Gaussian process, expected improvement), "random" or "reinforce" (RCL's)
+    kind         which searcher: "bayesian" (a Gaussian process on accuracy), "paper" (on the reward, as in the paper),
+                 "random" or "reinforce" (RCL's)
     trials       N: most children trained after the opening points
     patience     H: children in a row, after the opening points, without a new best reward
     warm_points  m: opening points, trained before the search proper begins
     bounds       most units a group may grow by: one number for all groups, or one per group
     round_size   children asked for, and trained together, in one round; a searcher may give fewer
     memory_gb    most memory that children trained together may take; a larger round is trained in parts
+    least_gain   of "bayesian": it is over when no point is expected to raise the reward by this much; 0: never
+    transfer     of "bayesian": whether the trials of earlier tasks are data for this one
     controller   of "reinforce": "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
     """
 
-    kind: SearchKind = "paper"
+    kind: SearchKind = "bayesian"
     trials: int = 20
     patience: int = 5
     warm_points: int = 3
     bounds: int | tuple[int, ...] = 29
     round_size: int = 8
     memory_gb: float = 16.0
+    least_gain: float = 1e-3
+    transfer: bool = True
     controller: ControllerName = "tuned"
 
     def __post_init__(self) -> None:
@@ -48,6 +53,8 @@ class SearchSettings:
             bounds=widths(most=MOST_UNITS),
             round_size=whole(least=1),
             memory_gb=number(above=0),
+            least_gain=number(least=0),
+            transfer=flag,
             controller=word(*get_args(ControllerName)),
         )
 

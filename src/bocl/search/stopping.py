@@ -1,4 +1,4 @@
-"""When a search is over. The one place that decides it, for every searcher.
+"""When a search is over, for every searcher; one that sees nothing more to gain may end before (``bayesian.py``).
 
 The first m trials open the search, whoever chose them. After them a search ends with
 

@@ -1,7 +1,8 @@
-"""One thread of torch for a searcher's small matrices."""
+"""One thread of torch for a searcher's small matrices, and quiet."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,3 +21,18 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def quiet_single_thread() -> Iterator[None]:
+    """Run on one torch thread, without the warnings that are of no use to the caller."""
+    with warnings.catch_warnings(), one_thread():
+        warnings.filterwarnings("ignore", message=r".torch\.jit\.", category=DeprecationWarning)
+        from botorch.exceptions.warnings import BotorchWarning
+        from gpytorch.utils.warnings import NumericalWarning
+        from linear_operator.utils.warnings import NumericalWarning as LinearNumericalWarning
+
+        # A fit or an ascent that runs out of iterations and a matrix that needs jitter are expected here.
+        for category in (BotorchWarning, NumericalWarning, LinearNumericalWarning):
+            warnings.simplefilter("ignore", category)
+        yield

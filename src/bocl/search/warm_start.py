@@ -7,27 +7,21 @@ random untried points fill up.
 from __future__ import annotations
 
 import math
-from collections.abc import Set
-
-import numpy as np
 
 from bocl.records.record import Widths
 from bocl.search.lattice import lies_in
 from bocl.search.problem import Problem
 
 
-def remembered_points(problem: Problem, taken: Set[Widths]) -> list[Widths]:
+def remembered_points(problem: Problem) -> list[Widths]:
     """Return the widths committed for earlier tasks, nearest difficulty first, each once.
 
-    Of equally near tasks the more recent comes first. Widths that are taken, that lie outside the bounds or the
-    budget or belong to a network of another shape are left out, and so are tasks whose difficulty is unknown; where
-    this task's is unknown, nothing is near it.
+    Of equally near tasks the more recent comes first. Widths outside the bounds or of a network of another shape are
+    left out, and so are tasks whose difficulty is unknown; where this task's is unknown, nothing is near it.
     """
     if math.isnan(problem.difficulty):
         return []
     recent_first = [task for task in reversed(problem.history) if not math.isnan(task.difficulty)]
     nearest_first = sorted(recent_first, key=lambda task: abs(task.difficulty - problem.difficulty))
     points = dict.fromkeys(task.best for task in nearest_first)
-    inside = [point for point in points if lies_in(point, problem.bounds) and point not in taken]
-    allowed = problem.allowed(np.array(inside, dtype=np.int64).reshape(-1, len(problem.bounds)))
-    return [point for point, within in zip(inside, allowed, strict=True) if within]
+    return [point for point in points if lies_in(point, problem.bounds)]

@@ -1,0 +1,137 @@
+"""Searchers side by side, by replay: how many trials and rounds each needs to find widths as good as the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean, median, stdev
+
+from bocl.benchmarks.optuna_search import OptunaSearch, optuna
+from bocl.benchmarks.replay import MakeSearcher, Replay, ReplayTask, replay
+from bocl.benchmarks.simulated import simulated_stream
+from bocl.benchmarks.trial_table import TrialTable, replay_tasks
+from bocl.search.searchers import make_searcher
+from bocl.search.settings import SearchSettings
+from bocl.seeding import seed_for
+
+EARLIER = 3  # tasks searched before the one that is measured
+Streams = Callable[[int], list[ReplayTask]]  # the number of a replay → its tasks, the last one measured
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A searcher under comparison; ``learns`` from earlier tasks, or it is given the last task alone."""
+
+    name: str
+    settings: SearchSettings
+    make: MakeSearcher = make_searcher
+    learns: bool = False
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a searcher did over all replays.
+
+    trials, rounds  median number until its best child is as good as the best there is; ∞: never, in most
+    regret, spread  mean and standard deviation over replays, in accuracy, after each trial; entry 0 is z = 0
+    """
+
+    searcher: str
+    alpha: float
+    replays: int
+    trials: float
+    rounds: float
+    regret: tuple[float, ...]
+    spread: tuple[float, ...]
+
+    def describe(self) -> str:
+        """Say it in one line."""
+        after = "  ".join(
+            f"{100 * self.regret[at]:.2f} ± {100 * self.spread[at]:.2f} after {at}"
+            for at in (5, 10, 20, 30)
+            if at < len(self.regret)
+        )
+        return (
+            f"{self.searcher:16} α {self.alpha:g}  {_number(self.trials)} trials  {_number(self.rounds)} rounds  "
+            f"regret in points {after}"
+        )
+
+
+def streams_of(table: TrialTable | None, alpha: float) -> Streams:
+    """Return what replays are made on: the tasks of a table in turn, each with those before it; else simulated ones.
+
+    Measured are the tasks that have EARLIER others before them; of a shorter table, the last.
+    """
+    if table is None:
+        return lambda number: simulated_stream(number, tasks=EARLIER + 1, alpha=alpha)
+    tasks = replay_tasks(table, alpha)
+    measured = range(min(EARLIER, len(tasks) - 1), len(tasks))
+
+    def stream(number: int) -> list[ReplayTask]:
+        last = measured[number % len(measured)]
+        return tasks[max(0, last - EARLIER) : last + 1]
+
+    return stream
+
+
+def contestants(*, round_size: int = 8, with_optuna: bool = True) -> list[Contestant]:
+    """Return ours, ours without transfer, the paper's, random, RCL's, and Optuna's two."""
+
+    def settings(**values: object) -> SearchSettings:
+        return SearchSettings(round_size=round_size, **values)  # type: ignore[arg-type]
+
+    found = [
+        Contestant("ours", settings(), learns=True),
+        Contestant("no transfer", settings(transfer=False)),
+        Contestant("paper", settings(kind="paper"), learns=True),
+        Contestant("random", settings(kind="random")),
+        Contestant("reinforce", settings(kind="reinforce")),
+    ]
+    if with_optuna:
+        optuna()
+        found += [
+            Contestant("optuna TPE", settings(kind="random"), partial(OptunaSearch, sampler="tpe")),
+            Contestant("optuna GP", settings(kind="random"), partial(OptunaSearch, sampler="gp")),
+        ]
+    return found
+
+
+def compare(
+    streams: Streams,
+    searchers: Sequence[Contestant],
+    *,
+    alpha: float,
+    replays: int,
+    trials: int,
+    tell: Callable[[Standing], None],
+) -> list[Standing]:
+    """Replay every searcher ``replays`` times; ``tell`` hears each standing as it is known."""
+    standings = []
+    for searcher in searchers:
+        done = []
+        for number in range(replays):
+            stream = streams(number) if searcher.learns else streams(number)[-1:]
+            seed = seed_for(number, "replay")
+            done.append(replay(stream, searcher.make, searcher.settings, trials=trials, seed=seed))
+        standings.append(_standing(searcher.name, alpha, done, trials))
+        tell(standings[-1])
+    return standings
+
+
+def _standing(name: str, alpha: float, done: Sequence[Replay], trials: int) -> Standing:
+    curves = [[one.regret_after(at) for one in done] for at in range(trials + 1)]
+    return Standing(
+        name,
+        alpha,
+        len(done),
+        median(one.trials_to_reach() for one in done),
+        median(one.rounds_to_reach() for one in done),
+        tuple(fmean(after) for after in curves),
+        tuple(stdev(after) if len(done) > 1 else 0.0 for after in curves),
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:4.1f}" if math.isfinite(value) else "   ∞"

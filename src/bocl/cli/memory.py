@@ -1,0 +1,26 @@
+"""``bocl memory``: what the searches of runs tried, for the searches of another run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def memory_command(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of grids of runs.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("memory.json"),
+) -> None:
+    """Write every trial of runs to a file that another run starts from: `bocl run … --set memory=FILE`."""
+    from bocl.checks import counted
+    from bocl.errors import InputError
+    from bocl.records.experience_file import experience_of, write_experience
+    from bocl.records.summary import summarise_all
+
+    tasks = experience_of(summarise_all(runs))
+    if not tasks:
+        raise InputError(f"no task of {', '.join(runs)} was searched, so there is nothing to remember")
+    write_experience(tasks, out)
+    trials = sum(len(task.trials) for task in tasks)
+    typer.echo(f"{counted(trials, 'trial')} of {counted(len(tasks), 'task')} written to {out}")

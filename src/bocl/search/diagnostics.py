@@ -1,0 +1,72 @@
+"""What a person may ask of a search: is its process to be trusted, what does it believe, why was a point chosen.
+
+leave-one-out    residual_i = w_i / P_ii,  std_i = 1 / √P_ii        P = (K + noise)⁻¹, w = P targets
+width posterior  share of draws of r from the process whose highest point has a width, for each group
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bocl.records.record import Widths
+from bocl.search.accuracy_model import AccuracyModel, draw, scale
+from bocl.search.problem import FloatArray, IntArray, Problem
+from bocl.search.threads import quiet_single_thread
+
+DRAWS = 256
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """A search looked at from outside; numbers that JSON can hold.
+
+    errors     of every trial of this task, measured less what the process says of it without it, in standard
+               deviations: about 0 ± 1 where the process is calibrated
+    within_50  share of trials inside the process's own 50 % interval
+    within_90  the same for 90 %
+    noise      standard deviation of one measurement, in accuracy, as the process sees it
+    posterior  for each group, the probability that the best widths have 0, 1, … units in it
+    gains      expected improvement, in reward, for which each point was asked; opening points have none
+    """
+
+    errors: tuple[float, ...]
+    within_50: float
+    within_90: float
+    noise: float
+    posterior: tuple[tuple[float, ...], ...]
+    gains: Mapping[Widths, float]
+
+
+def diagnose(
+    model: AccuracyModel, problem: Problem, points: IntArray, gains: Mapping[Widths, float], *, seed: int
+) -> Diagnostics:
+    """Look at a fitted process; ``points`` (n, groups) are those of which one may be the best."""
+    errors = leave_one_out(model)[model.data.tasks == 0]
+    return Diagnostics(
+        errors=tuple(errors.tolist()),
+        within_50=float((np.abs(errors) <= 0.674).mean()),
+        within_90=float((np.abs(errors) <= 1.645).mean()),
+        noise=model.noise_std,
+        posterior=tuple(tuple(shares.tolist()) for shares in width_posterior(model, problem, points, seed=seed)),
+        gains=dict(gains),
+    )
+
+
+def leave_one_out(model: AccuracyModel) -> FloatArray:
+    """Return (n,): each measurement less its prediction from all others, in predictive standard deviations."""
+    with quiet_single_thread():
+        import torch
+
+        precision = torch.cholesky_inverse(model.factor).diagonal()
+        errors: FloatArray = (model.weights.squeeze(-1) / precision.sqrt()).numpy()
+    return errors
+
+
+def width_posterior(model: AccuracyModel, problem: Problem, points: IntArray, *, seed: int) -> list[FloatArray]:
+    """Return for each group the probabilities (bound + 1,) of its width in the best of points (n, groups)."""
+    rewards = problem.reward(draw(model, scale(points, problem.bounds), DRAWS, seed), points)
+    best = points[rewards.argmax(1)]  # (draws, groups)
+    return [np.bincount(best[:, group], minlength=bound + 1) / len(best) for group, bound in enumerate(problem.bounds)]

@@ -1,0 +1,49 @@
+"""What every fit of a Gaussian process here has in common: weak priors, positive parameters, bounded iterations.
+
+GPyTorch is imported when it is used: it takes seconds, and most users of this package never need it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+def log_normal(mode: float, scale: float = 1.0) -> Any:
+    """Return a log-normal prior with its highest density at ``mode``."""
+    from gpytorch.priors import LogNormalPrior
+
+    return LogNormalPrior(loc=math.log(mode) + scale**2, scale=scale)  # the mode of a log-normal is exp(loc - scale²)
+
+
+def positive() -> Any:
+    """Return a constraint that keeps a parameter's logarithm."""
+    import torch
+    from gpytorch.constraints import Positive
+
+    return Positive(transform=torch.exp, inv_transform=torch.log)
+
+
+def maximise_likelihood(model: Any, iterations: int) -> bool:
+    """Move a model's hyperparameters up likelihood times prior by L-BFGS-B; return whether it could be done.
+
+    A limit on iterations rather than seconds: results must not depend on the machine's load.
+    """
+    from botorch.exceptions.errors import OptimizationGradientError
+    from botorch.optim.fit import fit_gpytorch_mll_scipy
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+    from linear_operator.utils.errors import NanError, NotPSDError
+
+    model.train()
+    objective = ExactMarginalLogLikelihood(model.likelihood, model)
+    try:
+        fit_gpytorch_mll_scipy(objective, options={"maxiter": iterations})
+    except (OptimizationGradientError, NanError, NotPSDError):
+        return False
+    return True
+
+
+def usable(values: Iterable[float]) -> bool:
+    """Return whether hyperparameters are positive numbers."""
+    return all(math.isfinite(value) and value > 0 for value in values)

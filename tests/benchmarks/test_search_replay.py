@@ -1,0 +1,207 @@
+"""Replay: tables are read as they were written, what a searcher sees is not what it is judged by, counts are right."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bocl.benchmarks.growth_table import make_table, spread_widths
+from bocl.benchmarks.optuna_search import OptunaSearch
+from bocl.benchmarks.replay import Replay, replay
+from bocl.benchmarks.search import compare, contestants, streams_of
+from bocl.benchmarks.simulated import BOUNDS, simulated_stream
+from bocl.benchmarks.trial_table import TaskTable, TrialTable, read_table, replay_tasks, write_table
+from bocl.errors import DataError, InputError
+from bocl.records.record import Trial, Widths
+from bocl.search.lattice import whole_lattice
+from bocl.search.problem import Problem
+from bocl.search.searchers import make_searcher
+from bocl.search.settings import SearchSettings
+
+
+def small_table(tasks: int = 5, seeds: int = 4) -> TrialTable:
+    """Every widths of a small box; seen and judged differ by a constant, so that they can be told apart."""
+    widths = tuple(map(tuple, whole_lattice((5, 3)).tolist()))
+
+    def one(number: int) -> TaskTable:
+        generator = np.random.default_rng(number)
+        true = [0.6 + 0.2 * (1 - math.exp(-z[0] / 2)) for z in widths]
+        seen = tuple(tuple(value + 0.1 + 0.01 * generator.normal(size=seeds)) for value in true)
+        judged = tuple(tuple(value + 0.01 * generator.normal(size=seeds)) for value in true)
+        return TaskTable(f"task {number}", (5, 3), (0.75, 0.25), widths, tuple(map(sum, widths)), seen, judged)
+
+    return TrialTable(tuple(map(one, range(tasks))), {"preset": "none"})
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    table = small_table(2)
+    write_table(table, tmp_path / "table.json")
+    assert read_table(tmp_path / "table.json") == table
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("{", "is no table"), ("[]", "format None"), ('{"format": 2}', "format 2"), ('{"format": 1}', "tasks")],
+)
+def test_what_is_no_table_is_refused(tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "table.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=named):
+        read_table(path)
+    with pytest.raises(DataError, match="is no table"):
+        read_table(tmp_path / "nowhere.json")
+
+
+def test_a_table_with_holes_is_refused() -> None:
+    with pytest.raises(DataError, match="has holes"):
+        TaskTable("t", (1,), (1.0,), ((0,), (1,)), (0, 1), ((0.5,), (0.5,)), ((0.5,),))
+    with pytest.raises(DataError, match="lacks widths of zero"):
+        TaskTable("t", (1,), (1.0,), ((1,),), (1,), ((0.5,),), ((0.5,),))
+
+
+def test_a_search_sees_one_draw_and_is_judged_by_the_mean() -> None:
+    table = small_table(1)
+    (task,) = replay_tasks(table, alpha=0.04)
+    z = np.array([[2, 1], [0, 0]])
+    rows = [table.tasks[0].widths.index((2, 1)), table.tasks[0].widths.index((0, 0))]
+    drawn = {tuple(task.measure(z, np.random.default_rng(seed))) for seed in range(40)}
+    assert {value for value, _ in drawn} == set(table.tasks[0].seen[rows[0]])
+    np.testing.assert_allclose(task.truth(z), [np.mean(table.tasks[0].judged[row]) for row in rows])
+    np.testing.assert_allclose(task.penalty(z), [0.04 * (2 * 0.75 + 0.25), 0])
+    rewards = task.truth(np.array(table.tasks[0].widths)) - task.penalty(np.array(table.tasks[0].widths))
+    assert task.best_reward == rewards.max()
+    assert task.tolerance == pytest.approx(0.01 / 2, rel=0.4)  # one standard error of four seeds
+
+
+def test_trials_and_rounds_are_counted_to_the_first_good_choice() -> None:
+    done = Replay((0.05, 0.04, 0.002, 0.02), (0, 1, 1, 2), tolerance=0.003)
+    assert (done.trials_to_reach(), done.rounds_to_reach()) == (2, 1)
+    assert done.regret_after(99) == 0.02
+    never = Replay((0.05, 0.04), (0, 1), tolerance=0.003)
+    assert (never.trials_to_reach(), never.rounds_to_reach()) == (math.inf, math.inf)
+
+
+class Scripted:
+    """Asks for given rounds and commits to the last point told; notes the history it was given."""
+
+    histories: list[int] = []  # noqa: RUF012
+
+    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
+        Scripted.histories.append(len(problem.history))
+        self.rounds: list[list[Widths]] = [[(1, 0), (2, 0)], [(4, 0)]]
+        self.last: Widths = problem.known[0].widths
+
+    def ask(self, count: int) -> list[Widths]:
+        return self.rounds.pop(0) if self.rounds else []
+
+    def tell(self, trials: list[Trial]) -> None:
+        self.last = trials[-1].widths
+
+    def best(self) -> Widths:
+        return self.last
+
+
+def test_a_replay_hands_on_history_and_judges_every_choice() -> None:
+    stream = replay_tasks(small_table(3), alpha=0.01)
+    Scripted.histories.clear()
+    done = replay(stream, Scripted, SearchSettings(), trials=8, seed=0)  # type: ignore[arg-type]
+    assert Scripted.histories == [0, 1, 2]
+    assert done.rounds == (0, 1, 1, 2)
+    task = stream[-1]
+    z = np.array([(0, 0), (1, 0), (2, 0), (4, 0)])
+    np.testing.assert_allclose(done.regrets, task.best_reward - (task.truth(z) - task.penalty(z)))
+
+
+def test_simulated_optimum_is_the_highest_of_all_points() -> None:
+    task = simulated_stream(3, tasks=2, reversed_order=True)[1]
+    z = whole_lattice(BOUNDS[:2])
+    points = np.concatenate([np.pad(z, ((0, 0), (0, 2))), np.pad(z, ((0, 0), (2, 0)))])
+    rewards = task.truth(points) - task.penalty(points)
+    halves = rewards[: len(z)].max() + rewards[len(z) :].max() - float(task.truth(np.zeros((1, 4)))[0])
+    assert task.best_reward == pytest.approx(halves)  # groups add up
+
+
+def test_measured_tasks_have_three_before_them() -> None:
+    stream = streams_of(small_table(6), 0.01)
+    assert [[task.name[-1] for task in stream(number)] for number in range(4)] == [
+        ["0", "1", "2", "3"],
+        ["1", "2", "3", "4"],
+        ["2", "3", "4", "5"],
+        ["0", "1", "2", "3"],
+    ]
+    assert len(streams_of(small_table(2), 0.01)(0)) == 2
+    assert len(streams_of(None, 0.01)(0)) == 4
+
+
+def test_searchers_are_compared_on_a_table() -> None:
+    few = [one for one in contestants(with_optuna=False) if one.name in ("random", "no transfer")]
+    told: list[object] = []
+    found = compare(streams_of(small_table(4), 0.01), few, alpha=0.01, replays=2, trials=8, tell=told.append)
+    assert told == found
+    assert [one.searcher for one in found] == ["no transfer", "random"]
+    assert all(len(one.regret) == len(one.spread) == 9 for one in found)
+    assert "rounds" in found[0].describe()
+
+
+def test_without_optuna_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(InputError, match=r"bocl\[bench\]"):
+        contestants()
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_optuna_asks_for_candidates_alone(sampler: str) -> None:
+    pytest.importorskip("optuna")
+    (task,) = replay_tasks(small_table(1), alpha=0.01)
+    done = replay(
+        [task],
+        lambda problem, settings: OptunaSearch(problem, settings, sampler),  # type: ignore[arg-type]
+        SearchSettings(kind="random"),
+        trials=22,
+        seed=0,
+    )
+    assert len(done.regrets) == 23
+
+
+def test_widths_of_a_table_are_spread_over_both_scales() -> None:
+    points = spread_widths((30, 30), 60, seed=0)
+    assert len(points) == len(set(points)) == 60
+    assert {(0, 0), (30, 30)} <= set(points)
+    assert 8 < np.median([width for point in points for width in point]) < 18
+
+
+def test_a_table_is_made_by_training() -> None:
+    told: list[TaskTable] = []
+    table = make_table("digits", ["recipe.epochs=2"], tasks=1, widths=8, seeds=2, device="cpu", tell=told.append)
+    assert tuple(told) == table.tasks
+    (task,) = table.tasks
+    assert len(task.widths) == 8
+    assert sum(task.price_shares) == pytest.approx(1)
+    assert np.array(task.seen).shape == np.array(task.judged).shape == (8, 2)
+    assert (np.array(task.seen) != np.array(task.judged)).any()
+    assert replay([*replay_tasks(table, 0.005)], make_searcher, SearchSettings(kind="random"), trials=5, seed=0).regrets
+
+
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from bocl.cli.main import main
+
+    write_table(small_table(2), tmp_path / "table.json")
+    words = ["bench", "search", str(tmp_path / "table.json"), "--no-optuna", "--alpha", "1e-2"]
+    monkeypatch.setattr(sys, "argv", ["bocl", *words, "--replays", "2", "--trials", "5", "--json"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert [one["searcher"] for one in json.loads(capsys.readouterr().out)] == [
+        *("ours", "no transfer", "paper", "random", "reinforce"),
+    ]
+    monkeypatch.setattr(sys, "argv", ["bocl", *words[:-1], "x"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "--alpha is 'x'" in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""memory.json: written by one run's records, read by another's searches, and nothing in it trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from bocl.errors import ConfigError, InputError
+from bocl.records.experience_file import read_experience, write_experience
+from bocl.records.record import Experience, Trial
+
+TASKS = (
+    Experience(0.1, (2, 1), (Trial((0, 0), 0.5, 0, 0.5), Trial((2, 1), 0.7, 9, 0.68))),
+    Experience(math.nan, (0, 0), (Trial((0, 0), 0.5, 0, 0.5), Trial((1, 1), math.nan, 5, math.nan))),
+)
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "memory.json"
+    write_experience(TASKS, path)
+    assert repr(read_experience(path)) == repr(TASKS)  # NaN is equal to nothing
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda data: data.update(format=2), "format 2"),
+        (lambda data: data.pop("tasks"), "required key is missing"),
+        (lambda data: data["tasks"][0].update(extra=1), "extra: unknown key"),
+        (lambda data: data["tasks"][0]["trials"][0].update(widths=[-1, 0]), r"widths \(-1, 0\)"),
+        (lambda data: data["tasks"][0]["trials"][0].update(widths=[1]), r"widths \(1,\)"),
+        (lambda data: data["tasks"][0]["trials"][0].update(widths=[1.5, 0]), "widths"),
+        (lambda data: data["tasks"][0]["trials"][0].update(accuracy=7.0), "accuracy 7.0"),
+        (lambda data: data["tasks"][0]["trials"][0].update(accuracy="high"), "accuracy"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path: Path, change: object, named: str) -> None:
+    path = tmp_path / "memory.json"
+    write_experience(TASKS, path)
+    data = json.loads(path.read_text())
+    change(data)  # type: ignore[operator]
+    path.write_text(json.dumps(data))
+    with pytest.raises(InputError, match=named):
+        read_experience(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_experience(tmp_path / "memory.json")
+
+
+def test_a_run_carries_its_trials_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    from bocl.cli.main import main
+    from bocl.experiment.build import build_method, build_network
+    from bocl.experiment.config import load_config
+    from bocl.experiment.run import run
+
+    small = ["stream.tasks=2", "recipe.epochs=1", "search.trials=1", "search.kind=random"]
+    run(load_config("digits", small), tmp_path / "run", device="cpu")
+    monkeypatch.setattr(sys, "argv", ["bocl", "memory", str(tmp_path / "run"), "-o", str(tmp_path / "memory.json")])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert capsys.readouterr().out.startswith("5 trials of 1 task written")
+    config = load_config("digits", [*small, f"memory={tmp_path / 'memory.json'}"])
+    learner = build_method(config, build_network(config.network), "cpu")
+    (task,) = learner.memory  # type: ignore[attr-defined]
+    assert task.trials[0].widths == (0, 0)
+    given = []
+
+    def searcher(problem: object, settings: object) -> object:
+        given.append(problem.history)  # type: ignore[attr-defined]
+        raise InputError("seen enough")
+
+    learner.searcher = searcher  # type: ignore[attr-defined]
+    from bocl.experiment.build import build_stream
+
+    stream = build_stream(config)
+    learner.learn(stream[0])
+    with pytest.raises(InputError, match="seen enough"):
+        learner.learn(stream[1])
+    assert given == [(task,)]
+    other = load_config("digits", [f"memory={tmp_path / 'memory.json'}", "network.arguments.hidden=[8]"])
+    with pytest.raises(ConfigError, match="2 hidden groups; this one has 1"):
+        build_method(other, build_network(other.network), "cpu")
