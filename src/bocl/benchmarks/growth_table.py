@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ import torch
 from bocl.benchmarks.trial_table import TaskTable, TrialTable
 from bocl.experiment.build import build_network, build_stream
 from bocl.experiment.config import Config, load_config
+from bocl.experiment.store import machine, versions
 from bocl.methods.expand import growth_cost, train_base
 from bocl.methods.growing import score
 from bocl.methods.rounds import TrainedChild, padding, train_round
@@ -45,14 +47,19 @@ def make_table(
     seeds: int,
     device: str = "auto",
     data: str | None = None,
-    tell: Callable[[TaskTable], None],
+    tell: Callable[[TrialTable], None],
 ) -> TrialTable:
-    """Train ``widths`` widths with ``seeds`` seeds for each of ``tasks`` tasks after the first; ``tell`` hears each."""
+    """Train ``widths`` widths with ``seeds`` seeds for each of ``tasks`` tasks after the first.
+
+    After each task ``tell`` hears the table so far.
+    """
     config = load_config(preset, [f"stream.tasks={tasks + 1}", *overrides])
     stream = build_stream(config, data)
     graph = build_network(config.network)
     network = ExpandableNetwork(graph, config.growth, resolve_device(device))
-    made = []
+    about = {"preset": preset, "overrides": list(overrides), "data": stream.fingerprint()}
+    made_with = {"versions": versions(), "machine": machine(network.device), "date": date.today().isoformat()}
+    table = TrialTable((), {**about, **made_with})
     for index in range(tasks + 1):
         task, judging = _cut(stream[index], seed_for(config.seed, "judging", index))
         shown = task_to_device(task, index, network.device)
@@ -63,12 +70,11 @@ def make_table(
             network.commit(base.growth)
             continue
         judge = DeviceTask(index, shown.train, to_device(judging, network.device))
-        table, winner = _tabulate(config, network, task, shown, judge, count=widths, seeds=seeds)
+        made, winner = _tabulate(config, network, task, shown, judge, count=widths, seeds=seeds)
         network.commit(winner.growth)
-        made.append(table)
+        table = replace(table, tasks=(*table.tasks, made))
         tell(table)
-    about = {"preset": preset, "overrides": list(overrides), "data": stream.fingerprint(), "seeds": seeds}
-    return TrialTable(tuple(made), about)
+    return table
 
 
 def _cut(task: Task, seed: int) -> tuple[Task, Split]:

@@ -57,9 +57,14 @@ def bench_table_command(
 ) -> None:
     """Train hundreds of widths for several tasks and write what each came to: what searchers are replayed on."""
     from bocl.benchmarks.growth_table import make_table
-    from bocl.benchmarks.trial_table import write_table
+    from bocl.benchmarks.trial_table import TrialTable, write_table
 
-    made = make_table(
+    def keep(table: TrialTable) -> None:
+        write_table(table, out)
+        task = table.tasks[-1]
+        typer.echo(f"{task.name}: {len(task.widths)} widths, {seeds} trainings each, written to {out}")
+
+    make_table(
         preset,
         overrides or [],
         tasks=tasks,
@@ -67,10 +72,8 @@ def bench_table_command(
         seeds=seeds,
         device=device,
         data=data,
-        tell=lambda task: typer.echo(f"{task.name}: {len(task.widths)} widths, {seeds} trainings each"),
+        tell=keep,
     )
-    write_table(made, out)
-    typer.echo(f"written to {out}")
 
 
 def _alphas(text: str) -> list[float]:
