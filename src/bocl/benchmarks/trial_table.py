@@ -4,8 +4,12 @@
  "seen": [[per seed] … per z], "judged": [[per seed] … per z]}]}
 
 ``seen`` is accuracy on the validation samples, which a searcher is told, one seed drawn at random; ``judged`` that on
-samples cut from the training part, whose mean over seeds a choice is judged by. No test sample is in it. A searcher
-may only ask for the widths of the table (``Problem.candidates``): nothing is interpolated.
+samples cut from the training part. No test sample is in it. A searcher may only ask for the widths of the table
+(``Problem.candidates``): nothing is interpolated.
+
+A choice is judged by the mean of ``judged`` over seeds, freed of the noise that is left in it by a process on the means
+of all widths of the task. Without that the highest of hundreds of means would be the luckiest one, and no search could
+be expected to find it.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from bocl.benchmarks.replay import ReplayTask
 from bocl.errors import DataError
 from bocl.records.files import write_whole
 from bocl.records.record import Widths
+from bocl.search import accuracy_model
+from bocl.search.accuracy_model import Accuracies, scale
 from bocl.search.problem import FloatArray, IntArray
 from bocl.settings import parse_value
 
@@ -85,8 +91,16 @@ def replay_tasks(table: TrialTable, alpha: float) -> list[ReplayTask]:
     return [_replay_task(task, alpha) for task in table.tasks]
 
 
+def denoise(task: TaskTable) -> FloatArray:
+    """Return (n,): what every widths of a task is worth, from the means over seeds of all of them."""
+    inputs = scale(task.widths, task.bounds)
+    means = np.array(task.judged).mean(1)
+    model = accuracy_model.fit(Accuracies(inputs, np.zeros(len(inputs), dtype=np.int64), means))
+    return accuracy_model.predict(model, inputs)[0]
+
+
 def _replay_task(task: TaskTable, alpha: float) -> ReplayTask:
-    """Return one task; found is what lies within 0.3 points, or one standard error, of the best true reward."""
+    """Return one task; found is what lies within 0.3 points, or a mean's standard error, of the best true reward."""
     row = {widths: place for place, widths in enumerate(task.widths)}
     prices = alpha * np.array(task.price_shares)
     seen, judged = np.array(task.seen), np.array(task.judged)  # (n, seeds)
@@ -104,11 +118,8 @@ def _replay_task(task: TaskTable, alpha: float) -> ReplayTask:
         drawn: FloatArray = seen[rows(z), generator.integers(seeds, size=len(z))]
         return drawn
 
-    def truth(z: IntArray) -> FloatArray:
-        mean: FloatArray = judged[rows(z)].mean(1)
-        return mean
-
-    rewards = judged.mean(1) - penalty(np.array(task.widths, dtype=np.int64))
+    denoised = denoise(task)
+    rewards = denoised - penalty(np.array(task.widths, dtype=np.int64))
     error = float(np.sqrt(judged.var(1, ddof=1).mean() / seeds)) if seeds > 1 else 0.0
     return ReplayTask(
         name=task.name,
@@ -117,7 +128,7 @@ def _replay_task(task: TaskTable, alpha: float) -> ReplayTask:
         parameters=lambda z: parameters[rows(z)],
         penalty=penalty,
         measure=measure,
-        truth=truth,
+        truth=lambda z: denoised[rows(z)],
         best_reward=float(rewards.max()),
         tolerance=max(LEAST_TOLERANCE, error),
     )

@@ -48,9 +48,10 @@ def run(
     graph = build_network(config.network)
     method = build_method(config, graph, device)
     stream = build_stream(config, data)
-    check_task(graph, stream[0], seen=[])
+    first = stream[0]
+    check_task(graph, first, seen=[])
     if isinstance(method, KeepsToBudget):
-        method.check_budget(stream[0].classes)
+        method.check_budget(first.classes)
     with RunStore.open(folder, config) as store:
         if len(store.finished) == len(stream):
             return store.finished
@@ -68,7 +69,7 @@ def run(
         sealed = [to_device(stream.test_split(task.index), method.device) for task in before]
 
         for index in range(len(store.finished), len(stream)):
-            task = stream[index]
+            task = stream[index] if index else first
             listen(TaskStarted(index, len(stream), task.name, recalled=len(store.log.rounds.get(index, []))))
             memory = RoundMemory(store, index)
             if isinstance(method, TrainsInRounds):

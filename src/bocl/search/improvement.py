@@ -17,7 +17,6 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.special import erfcx, ndtr
-from scipy.stats import qmc
 
 from bocl.records.record import Widths
 from bocl.search.problem import FloatArray, IntArray, Problem
@@ -59,6 +58,8 @@ def log_reward_improvement(problem: Problem, z: IntArray, mean: FloatArray, std:
 
 def spread_points(bounds: Widths, count: int, seed: int) -> IntArray:
     """Return lattice points (count, groups) spread evenly over log1p(z), by a scrambled Sobol sequence."""
+    from scipy.stats import qmc  # half a second, for those who search this way alone
+
     generator = qmc.Sobol(len(bounds), rng=np.random.default_rng(seed))
     shares = generator.random_base2(max(1, (count - 1).bit_length()))[:count]
     widths = np.rint(np.expm1(shares * np.log1p(np.array(bounds, dtype=np.float64))))
