@@ -24,8 +24,9 @@ Source: Lifelong Learning with Dynamically Expandable Networks (Yoon et al., 201
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from operator import sub
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,9 +38,9 @@ from bocl.checks import widths as units
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
 from bocl.methods.method import Learned, State, join_tensors, part_tensors
 from bocl.methods.saving import save
-from bocl.methods.sparse_training import Pull, train_part
+from bocl.methods.sparse_training import Penalties, train_part
 from bocl.networks.graph import Graph, Widths
-from bocl.networks.sparse import Masks, inside, reached_units, silent_units, stamped_later, unit_norms
+from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, silent_units, unit_norms
 from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, rewired, widened
 from bocl.records.events import Listener, nobody
 from bocl.search.settings import MOST_UNITS
@@ -95,6 +96,7 @@ class _Draft:
     tensors: dict[str, Tensor]
     before: Widths
     effort: Effort
+    units: dict[str, Widths] = field(default_factory=dict)
 
 
 class DEN:
@@ -135,24 +137,25 @@ class DEN:
         if index:
             self._learn_later(draft, data, task.name, listen)
         else:
-            self._train(draft, data, _all_of(start), Pull(l1=self.settings.l1), "base", task.name, listen)
-        now = _widths(self.graph, draft.tensors)
-        added = tuple(new - old for new, old in zip(now, before, strict=True))
+            self._train(draft, data, _all_of(start), Penalties(l1=self.settings.l1), "base", task.name, listen)
+        added = _less(_widths(self.graph, draft.tensors), before)
         self.network.commit(draft.tensors, added)
         self.seen.append(Seen.of(task))
         score = accuracy(partial(self.network.predict, task=index), data.validation)
         parameters = {part: count - stored[part] for part, count in self.parameters().items()}
-        return Learned(task.name, added, score, parameters, effort=draft.effort)
+        return Learned(task.name, added, score, parameters, effort=draft.effort, units=draft.units)
 
     def _learn_later(self, draft: _Draft, data: DeviceTask, name: str, listen: Listener) -> None:
         """Take the steps of every task but the first."""
         settings, graph = self.settings, self.graph
         old = {key: tensor for key, tensor in draft.tensors.items() if key.startswith("layer/")}
-        self._train(draft, data, _all_of(draft.tensors, "head/"), Pull(l1=settings.l1), "selection", name, listen)
+        self._train(draft, data, _all_of(draft.tensors, "head/"), Penalties(l1=settings.l1), "selection", name, listen)
 
-        selected = inside(graph, draft.tensors, reached_units(graph, draft.tensors))
-        pull = Pull(l2=settings.l2, anchor=settings.anchor, anchored=old)
-        loss = self._train(draft, data, selected, pull, "retraining", name, listen)
+        selected = reached_units(graph, draft.tensors)
+        draft.units["selected"] = tuple(int(units.sum()) for units in selected)
+        penalties = Penalties(l2=settings.l2, anchor=settings.anchor, anchored=old)
+        masks = masks_within(graph, draft.tensors, selected)
+        loss = self._train(draft, data, masks, penalties, "retraining", name, listen)
 
         if loss >= settings.loss and any(self._expansion):
             seed = seed_for(self.seed, "expansion", len(self.seen))
@@ -160,26 +163,48 @@ class DEN:
             draft.tensors = widened(
                 graph, draft.tensors, draft.before, self._expansion, classes, seed=seed, device=self.device
             )
-            new = stamped_later(graph, draft.tensors, draft.before)
-            pull = Pull(l1=settings.l1, group_lasso=settings.group_lasso, grouped_after=draft.before)
-            self._train(draft, data, new, pull, "expansion", name, listen)
+            masks = masks_of_new(graph, draft.tensors, draft.before)
+            penalties = Penalties(l1=settings.l1, group_lasso=settings.group_lasso, grouped_after=draft.before)
+            self._train(draft, data, masks, penalties, "expansion", name, listen)
+            wide = _widths(graph, draft.tensors)
             draft.tensors = pruned(graph, draft.tensors, draft.before)
+            draft.units["pruned"] = _less(wide, _widths(graph, draft.tensors))
 
         drifted = drifted_units(graph, draft.tensors, old, settings.drift)
-        if any(len(group) for group in drifted):
-            draft.tensors = duplicated(graph, draft.tensors, old, draft.before, drifted)
-            new = stamped_later(graph, draft.tensors, draft.before)
-            self._train(draft, data, new, Pull(l2=settings.l2), "duplication", name, listen)
+        narrow = _widths(graph, draft.tensors)
+        draft.tensors = duplicated(graph, draft.tensors, old, draft.before, drifted)
+        draft.tensors = pruned(graph, draft.tensors, draft.before)  # copies that nothing reads
+        draft.units["copied"] = _less(_widths(graph, draft.tensors), narrow)
+        if any(map(len, drifted)):
+            masks = masks_of_new(graph, draft.tensors, draft.before)
+            self._train(draft, data, masks, Penalties(l2=settings.l2), "duplication", name, listen)
 
     def _train(
-        self, draft: _Draft, data: DeviceTask, masks: Masks, pull: Pull, step: str, name: str, listen: Listener
+        self,
+        draft: _Draft,
+        data: DeviceTask,
+        masks: Masks,
+        penalties: Penalties,
+        step: str,
+        name: str,
+        listen: Listener,
     ) -> float:
         """Train what is masked, keep it in the draft and return the training loss."""
         order = seed_for(self.seed, "order", data.index, step)
         recipe = replace(self.recipe, weight_decay=0.0)
         widths = _widths(self.graph, draft.tensors)
         draft.tensors, fit = train_part(
-            self.graph, draft.tensors, widths, data, recipe, masks, pull, name=name, seed=order, listen=listen
+            self.graph,
+            draft.tensors,
+            widths,
+            data,
+            recipe,
+            masks,
+            penalties,
+            step=step,
+            name=name,
+            seed=order,
+            listen=listen,
         )
         draft.effort += fit.effort
         return fit.loss
@@ -214,10 +239,13 @@ class DEN:
 
 
 def pruned(graph: Graph, tensors: dict[str, Tensor], before: Widths) -> dict[str, Tensor]:
-    """Take units whose group is all zero out of every tensor, but for the first ``before``, which old tasks know."""
+    """Take out units whose group is all zero, or that the head does not reach: they do nothing for the task.
+
+    The first ``before`` units of each group stay, because old tasks know them.
+    """
     kept = []
-    for group, first in enumerate(before):
-        alive = ~silent_units(graph, tensors, group)
+    for group, (first, reached) in enumerate(zip(before, reached_units(graph, tensors), strict=True)):
+        alive = reached & ~silent_units(graph, tensors, group)
         alive[:first] = True
         kept.append(alive.nonzero().squeeze(1))
     return rewired(graph, tensors, kept)
@@ -231,6 +259,10 @@ def drifted_units(graph: Graph, tensors: dict[str, Tensor], old: dict[str, Tenso
 
 def _all_of(tensors: dict[str, Tensor], prefix: str = "") -> Masks:
     return {key: torch.ones_like(tensor, dtype=torch.bool) for key, tensor in tensors.items() if key.startswith(prefix)}
+
+
+def _less(widths: Widths, others: Widths) -> Widths:
+    return tuple(map(sub, widths, others))
 
 
 def _widths(graph: Graph, tensors: dict[str, Tensor]) -> Widths:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,38 +20,70 @@ from bocl.networks.graph import Graph, Layer, Widths
 from bocl.networks.growth import tensor_names
 
 Masks = dict[str, Tensor]  # tensor → what of it is trained, to be broadcast; a tensor left out stays as it is
+NEWTON_STEPS = 6  # exact to double precision, also where the steps of a group differ by twelve powers of ten
+_TINY = torch.finfo(torch.float64).tiny
 
 
-def soft_threshold(w: Tensor, threshold: float) -> Tensor:
-    """Return argmin_v ½(v - w)² + threshold·|v|, entry by entry."""
+def soft_threshold(w: Tensor, threshold: Any) -> Tensor:
+    """Return argmin_v ½(v - w)² + threshold·|v|, entry by entry.
+
+    w          (…)
+    threshold  a number, or one for every entry
+    """
     return w.sign() * (w.abs() - threshold).clamp(min=0)
 
 
-def shrink_factors(norms: Tensor, threshold: float) -> Tensor:
-    """Return what a group of norm ‖w‖ is multiplied by in argmin_v ½‖v - w‖² + threshold·‖v‖."""
-    return (1 - threshold / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(min=0)
+def shrink_groups(w: Tensor, steps: Tensor, coefficient: float) -> Tensor:
+    """Return argmin_v coefficient·‖v‖ + Σ_i (v_i - w_i)² / (2 s_i) of every row.
+
+    w      (C, n), a group in each row
+    steps  s (C, n)
+
+    With γ the coefficient it is v_i = w_i ν / (ν + γ s_i), where ν = ‖v‖ makes Σ_i (w_i / (ν + γ s_i))² = 1, and 0 where
+    that sum is below 1 for every ν. Newton's method finds ν from below: 1 / √sum is concave, and linear where the
+    steps are alike.
+    """
+    w, reach = w.double(), coefficient * steps.double()  # steps of Adam differ by many powers of ten
+    norms = (w.norm(dim=1, keepdim=True) - reach.amax(1, keepdim=True)).clamp(min=0)
+    for _ in range(NEWTON_STEPS):
+        whole = (norms + reach).clamp(min=_TINY)
+        terms = (w / whole).square()
+        total, slope = terms.sum(1, keepdim=True), (terms / whole).sum(1, keepdim=True)
+        norms = (norms + total * (total.sqrt() - 1) / slope.clamp(min=_TINY)).clamp(min=0)
+    return w * norms / (norms + reach).clamp(min=_TINY)
 
 
 def unit_norms(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
     """Return ‖·‖ of every unit's group, (C,), over those of its tensors that are given."""
-    return torch.stack([part.square().sum(1) for part in _unit_parts(graph, tensors, group)]).sum(0).sqrt()
+    return _joined_units(graph, tensors, group).norm(dim=1)
 
 
 def silent_units(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
     """Return the units whose group is nothing but zeros, (C,)."""
-    return ~torch.stack([part.any(1) for part in _unit_parts(graph, tensors, group)]).any(0)
+    return ~_joined_units(graph, tensors, group).any(1)
 
 
-def shrink_units(graph: Graph, tensors: Mapping[str, Tensor], before: Widths, threshold: float) -> None:
-    """Take a group-lasso step, in place, on every unit but the first ``before`` of each channel group."""
+def shrink_units(
+    graph: Graph, tensors: Mapping[str, Tensor], steps: Mapping[str, Tensor], before: Widths, coefficient: float
+) -> None:
+    """Take a group-lasso step, in place, on every unit but the first ``before`` of each channel group.
+
+    steps  of every entry of every tensor, in its shape
+    """
     for group, first in enumerate(before):
-        factors = shrink_factors(unit_norms(graph, tensors, group)[first:], threshold)
-        for part in _unit_parts(graph, tensors, group):
-            part[first:].mul_(factors.unsqueeze(1))
+        parts = [part[first:] for part in _unit_parts(graph, tensors, group)]
+        shrunk = shrink_groups(torch.cat(parts, dim=1), _joined_units(graph, steps, group)[first:], coefficient)
+        for part, now in zip(parts, shrunk.split([part.shape[1] for part in parts], dim=1), strict=True):
+            part.copy_(now)
+
+
+def _joined_units(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
+    """Return all that makes the units of a group, one unit in each row: (C, n)."""
+    return torch.cat(_unit_parts(graph, tensors, group), dim=1)
 
 
 def _unit_parts(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> list[Tensor]:
-    """Return views (C, …) of what makes the units of a group."""
+    """Return views (C, …) of what makes the units of a group: rows, biases, scales, shifts."""
     names = [
         f"layer/{layer.name}/{part}" for layer in graph.layers if layer.group == group for part in ("rows", "bias")
     ]
@@ -75,7 +108,7 @@ def reached_units(graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tensor]:
     return reached
 
 
-def inside(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> Masks:
+def masks_within(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> Masks:
     """Mask what lies within a sub-network: connections with both ends in it, its biases, its part of norms and head."""
     masks = {"head/bias": _whole(tensors)}
     for layer in (*graph.layers, graph.head):
@@ -90,7 +123,7 @@ def inside(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor])
     return masks
 
 
-def stamped_later(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) -> Masks:
+def masks_of_new(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) -> Masks:
     """Mask what is newer than the first ``before`` units of each group: connections with an end there, norms, head."""
     new = []
     for group, first in enumerate(before):

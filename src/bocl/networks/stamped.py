@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bocl.errors import NetworkError
 from bocl.networks import functions
-from bocl.networks.compact import CompactNetwork, put_around
+from bocl.networks.compact import CompactNetwork, grown_weight
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
 from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, shapes, tensor_names
 from bocl.networks.stacked import Children
@@ -125,7 +125,7 @@ def widened(
     columns = {name: fresh.pop(name) for name in list(fresh) if name.endswith("/columns") and name.startswith("layer/")}
     for name, old in tensors.items():
         if name.endswith("/rows"):
-            fresh[name] = put_around(old, columns.get(name.removesuffix("rows") + "columns"), fresh[name])
+            fresh[name] = grown_weight(old, columns.get(name.removesuffix("rows") + "columns"), fresh[name])
         elif name.startswith("layer/"):
             fresh[name] = torch.cat([old, fresh[name]])
         elif name == "head/weight":

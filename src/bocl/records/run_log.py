@@ -172,7 +172,8 @@ class RunLog:
             _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
         for value in (*entry.row, *entry.validation_row):
             _require(0 <= value <= 1, f"an accuracy is {value}")
-        for widths in (entry.widths, *(trial.widths for trial in entry.trials)):
+        _require(entry.memory >= 0, f"{entry.memory} numbers are kept beside the parameters")
+        for widths in (entry.widths, *(trial.widths for trial in entry.trials), *entry.units.values()):
             self._check_widths(widths)
         _check_file(proof.canaries, canaries_place(index))
         _check_file(proof.checkpoint, f"{checkpoint_place(index)}/model.json")
