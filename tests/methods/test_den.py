@@ -12,7 +12,7 @@ from method_examples import RECIPE, hard_stream, small_cnn, small_mlp
 from torch import nn
 
 from bocl.errors import ConfigError, NetworkError
-from bocl.experiment.build import build_method, build_network
+from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import load_config
 from bocl.methods import den
 from bocl.methods.den import DEN, DENSettings, drifted_units, pruned
@@ -24,7 +24,7 @@ from bocl.networks.growth import Growth
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, shrink_units, soft_threshold
 from bocl.networks.stamped import duplicated, trainable
 from bocl.networks.trace import trace
-from bocl.records.events import nobody
+from bocl.records.events import RoundStarted, nobody
 from bocl.training.batches import task_to_device
 from bocl.training.recipe import Recipe
 from bocl.training.steps import batch_losses
@@ -195,6 +195,24 @@ def test_the_selection_trains_the_head_alone(monkeypatch):
     assert {"layer/conv/rows", "layer/overhead/rows"} <= steps[2][1]
 
 
+def test_sparse_weights_leave_a_part_of_the_network_unselected():
+    config = load_config("digits", ["method=den", "recipe.epochs=6"])
+    learner, stream = build_method(config, build_network(config.network), "cpu"), build_stream(config)
+    first, second = (learner.learn(stream[index]) for index in range(2))
+    assert first.units == {}
+    assert first.validation_accuracy > 0.9
+    assert all(0 < units < width for units, width in zip(second.units["selected"], first.widths, strict=True))
+
+
+def test_every_step_is_told_by_its_name():
+    told = []
+    learner = make()
+    for index in range(2):
+        learner.learn(hard_stream()[index], lambda event: told.append(event))
+    purposes = [event.purpose for event in told if isinstance(event, RoundStarted)]
+    assert purposes == ["base", "selection", "retraining", "expansion", "duplication"]
+
+
 # -- expansion and pruning --------------------------------------------------------------------------
 
 
@@ -240,6 +258,19 @@ def test_units_that_are_all_zero_are_really_removed(network):
     torch.testing.assert_close(logits(learner, kept), logits(learner, tensors), rtol=1e-5, atol=1e-6)
     again = pruned(learner.graph, kept, before)
     assert all(torch.equal(again[name], kept[name]) for name in kept)
+
+
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+def test_new_units_that_the_head_does_not_reach_are_removed(network):
+    learner, tensors, before = grown(network)
+    second = learner.graph.layers[1]
+    unread = before[0] * second.source.spread  # where the columns of the new units begin
+    tensors[f"layer/{second.name}/rows"][:, unread:] = 0
+    tensors[f"layer/{second.name}/rows"][:, :4] = 0  # old units, which stay
+    kept = pruned(learner.graph, tensors, before)
+    assert len(kept[f"layer/{learner.graph.layers[0].name}/rows"]) == before[0]
+    assert len(kept[f"layer/{second.name}/rows"]) == before[1] + 2
+    torch.testing.assert_close(logits(learner, kept), logits(learner, tensors), rtol=1e-5, atol=1e-6)
 
 
 # -- duplication ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """DEN: retrain what a task can use, grow where that is not enough, copy what would be forgotten.
 
-The first task is trained whole with an L1 penalty, min L(W) + μ‖W‖₁. Task t then takes these steps, W' its start:
+The first task is trained whole, min L(W) + μ‖W‖₁. Task t then takes these steps, W' being its start:
 
 1. selection     train its head alone, min L + μ‖W_head‖₁; S is every unit reached from weights that are not zero
 2. retraining    within S alone: min L(W_S) + μ₂/2 ‖W_S‖² + λ/2 ‖W_S - W'_S‖²
@@ -10,16 +10,23 @@ The first task is trained whole with an L1 penalty, min L(W) + μ‖W‖₁. Tas
                  the original goes back to W'; then what is new is retrained, min L + μ₂/2 ‖·‖²
 5. stamps        what is new is stamped t; a task never sees what is stamped later (``networks/stamped.py``)
 
+All penalties are solved for after each step on the loss (``training/proximal.py``), the group lasso too, with a step
+size for each weight (``networks/sparse.py``). So μ, γ, μ₂ and λ are coefficients of the loss, whatever the optimiser,
+and zeros are exact.
+
+Every weight is stored once, in one matrix per layer: what it holds of a task is the corner the task sees. Copies are
+stored beside their originals, which old tasks go on using; new units and copies that the head does not reach are not.
+
 Source: Lifelong Learning with Dynamically Expandable Networks (Yoon et al., 2018). Where this deviates:
 
-- μ and γ are what a proximal step at the full learning rate takes off, the way the published values 1e-5 and 1e-3
-  were used; as coefficients of the loss they are μ and γ divided by the learning rate. They follow its schedule;
+- the published μ = 1e-5, γ = 1e-3 and σ = 0.05 are of code that takes μ and γ off in every step, not coefficients of
+  the loss; the defaults here were chosen on validation samples of the preset `digits`;
 - the penalties above stand in for the recipe's weight decay;
 - connections between two units of S are retrained even where they are zero; raw input always belongs to S;
 - steps 3 and 4 train all that is new to task t, its head and norms included, and nothing else, so that a unit never
   drifts by more than σ in one task; the paper retrains everything in step 4;
 - where an old unit reads a copied one, the new connection starts at 0;
-- norms (batch norms alone) are each task's own and, like biases, part of a unit's group.
+- norms (batch norms alone) are each task's own and, like biases, part of a unit's group, but not of ‖·‖₁.
 """
 
 from __future__ import annotations
@@ -57,22 +64,22 @@ from bocl.training.trainer import Effort
 class DENSettings:
     """Of the method `den`.
 
-    l1           μ, taken off every trained weight's size in a step at the full learning rate
-    group_lasso  γ, taken off the norm of every new unit's weights likewise
-    l2           μ₂, decay of retrained weights
-    anchor       λ, pull of retrained weights to what they were
+    l1           μ, of the size of weights: first task, head in the selection, what the expansion adds
+    group_lasso  γ, of the norm of every new unit's weights
+    l2           μ₂, of the square of what is retrained
+    anchor       λ, of the square of how far retrained weights move
     expansion    k, units added where the loss is not small: one number, or one per hidden group
     loss         τ, the training loss that needs no expansion
     drift        σ, how far a unit's incoming weights may move before it is copied
     """
 
-    l1: float = 1e-5
+    l1: float = 1e-3
     group_lasso: float = 1e-3
     l2: float = 1e-4
     anchor: float = 0.5
     expansion: int | tuple[int, ...] = 10
     loss: float = 0.01
-    drift: float = 0.05
+    drift: float = 0.1
 
     def __post_init__(self) -> None:
         least_0 = number(least=0)
@@ -91,7 +98,13 @@ class DENSettings:
 
 @dataclass
 class _Draft:
-    """A task's network while it is learnt: its tensors, how many units it had before, what its training took."""
+    """A task's network while it is learnt.
+
+    tensors  as they are now
+    before   units there were
+    effort   what its training took
+    units    how many of each group were `selected`, `pruned` and `copied`
+    """
 
     tensors: dict[str, Tensor]
     before: Widths

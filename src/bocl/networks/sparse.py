@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,27 +23,22 @@ NEWTON_STEPS = 6  # exact to double precision, also where the steps of a group d
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def soft_threshold(w: Tensor, threshold: Any) -> Tensor:
-    """Return argmin_v ½(v - w)² + threshold·|v|, entry by entry.
-
-    w          (…)
-    threshold  a number, or one for every entry
-    """
+def soft_threshold(w: Tensor, threshold: Tensor | float) -> Tensor:
+    """Return argmin_v ½(v - w)² + threshold·|v|, entry by entry; w and the result (…), the threshold one or (…)."""
     return w.sign() * (w.abs() - threshold).clamp(min=0)
 
 
 def shrink_groups(w: Tensor, steps: Tensor, coefficient: float) -> Tensor:
-    """Return argmin_v coefficient·‖v‖ + Σ_i (v_i - w_i)² / (2 s_i) of every row.
+    """Return argmin_v γ‖v‖ + Σ_i (v_i - w_i)² / (2 s_i) of every row, γ being the coefficient.
 
     w      (C, n), a group in each row
     steps  s (C, n)
 
-    With γ the coefficient it is v_i = w_i ν / (ν + γ s_i), where ν = ‖v‖ makes Σ_i (w_i / (ν + γ s_i))² = 1, and 0 where
-    that sum is below 1 for every ν. Newton's method finds ν from below: 1 / √sum is concave, and linear where the
-    steps are alike.
+    It is v_i = w_i ν / (ν + γ s_i), where ν = ‖v‖ makes Σ_i (w_i / (ν + γ s_i))² = 1; where no ν > 0 does, it is 0.
+    Newton's method finds ν from below, because 1 / √sum is concave in it, and linear where the steps are alike.
     """
-    w, reach = w.double(), coefficient * steps.double()  # steps of Adam differ by many powers of ten
-    norms = (w.norm(dim=1, keepdim=True) - reach.amax(1, keepdim=True)).clamp(min=0)
+    w, reach = w.double(), coefficient * steps.double()  # Adam's steps differ by many powers of ten
+    norms: Tensor = (_norms(w) - reach.amax(1, keepdim=True)).clamp(min=0)
     for _ in range(NEWTON_STEPS):
         whole = (norms + reach).clamp(min=_TINY)
         terms = (w / whole).square()
@@ -55,7 +49,7 @@ def shrink_groups(w: Tensor, steps: Tensor, coefficient: float) -> Tensor:
 
 def unit_norms(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
     """Return ‖·‖ of every unit's group, (C,), over those of its tensors that are given."""
-    return _joined_units(graph, tensors, group).norm(dim=1)
+    return _norms(_joined_units(graph, tensors, group)).squeeze(1)
 
 
 def silent_units(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
@@ -77,6 +71,11 @@ def shrink_units(
             part.copy_(now)
 
 
+def _norms(rows: Tensor) -> Tensor:
+    """Return ‖·‖ of every row of (C, n): (C, 1)."""
+    return rows.square().sum(1, keepdim=True).sqrt()
+
+
 def _joined_units(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
     """Return all that makes the units of a group, one unit in each row: (C, n)."""
     return torch.cat(_unit_parts(graph, tensors, group), dim=1)
@@ -95,7 +94,7 @@ def _unit_parts(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> list
 
 
 def reached_units(graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return the units that the head reaches through weights that are not zero, breadth first from the top."""
+    """Return the units that the head reaches through weights that are not zero: booleans (C,) of every group."""
     reached = [
         torch.zeros_like(unit_norms(graph, tensors, group), dtype=torch.bool) for group in range(len(graph.groups))
     ]
@@ -109,7 +108,13 @@ def reached_units(graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 def masks_within(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> Masks:
-    """Mask what lies within a sub-network: connections with both ends in it, its biases, its part of norms and head."""
+    """Mask what lies within a sub-network: connections with both ends in it, its biases, its part of norms and head.
+
+    units  of every group those in it, booleans (C,)
+
+    Masks are booleans: of weights (out, in, 1, …), (out, 1, …) above raw input, (1, in) of the head; of biases and
+    norms (C,) or (C·spread,).
+    """
     masks = {"head/bias": _whole(tensors)}
     for layer in (*graph.layers, graph.head):
         weight, bias = tensor_names(layer)
@@ -124,7 +129,10 @@ def masks_within(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Te
 
 
 def masks_of_new(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) -> Masks:
-    """Mask what is newer than the first ``before`` units of each group: connections with an end there, norms, head."""
+    """Mask what is newer than the first ``before`` units of each group: connections with an end there, norms, head.
+
+    Masks are booleans as those of ``masks_within``; of norms and head one for the whole.
+    """
     new = []
     for group, first in enumerate(before):
         norms = unit_norms(graph, tensors, group)
@@ -139,7 +147,10 @@ def masks_of_new(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) ->
 
 
 def _ends(layer: Layer, units: Sequence[Tensor]) -> list[Tensor]:
-    """Return which outputs (out, 1, …) and inputs (1, in, …) of a layer are of these units; raw input has none."""
+    """Return which outputs (out, 1, …) and inputs (1, in, …) of a layer are of these units; raw input has none.
+
+    units  booleans (C,) of every group
+    """
     beyond = (1,) * len(layer.kernel)
     ends = [] if layer.group is None else [units[layer.group].view(-1, 1, *beyond)]
     if layer.source.group is not None:
@@ -148,4 +159,5 @@ def _ends(layer: Layer, units: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _whole(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Return the mask, (), of a tensor that is trained whole."""
     return torch.tensor(True, device=tensors["head/weight"].device)
