@@ -196,7 +196,7 @@ def test_the_selection_trains_the_head_alone(monkeypatch):
 
 
 def test_sparse_weights_leave_a_part_of_the_network_unselected():
-    config = load_config("digits", ["method=den", "recipe.epochs=6"])
+    config = load_config("digits", ["method=den", "den.l1=1e-3", "den.loss=1e6", "den.drift=1e6", "recipe.epochs=8"])
     learner, stream = build_method(config, build_network(config.network), "cpu"), build_stream(config)
     first, second = (learner.learn(stream[index]) for index in range(2))
     assert first.units == {}
@@ -316,6 +316,13 @@ def test_copies_do_for_the_new_task_what_the_originals_did(network):
             tensors[name] += 0.1
     split = duplicated(learner.graph, tensors, learner.network.layers, before, everything)
     torch.testing.assert_close(logits(learner, split), logits(learner, tensors), rtol=1e-5, atol=1e-5)
+
+
+def test_a_copy_that_nothing_reads_is_not_kept():
+    units = learn(make(drift=0.0, l1=0.05), 2)[1].units
+    kept = list(zip(units["copied"], units["selected"], strict=True))  # all that is selected drifts further than 0
+    assert all(copied <= selected for copied, selected in kept)
+    assert any(0 < copied < selected for copied, selected in kept)
 
 
 @pytest.mark.parametrize("network", [small_mlp, small_cnn])

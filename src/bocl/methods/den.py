@@ -73,7 +73,7 @@ class DENSettings:
     drift        σ, how far a unit's incoming weights may move before it is copied
     """
 
-    l1: float = 1e-3
+    l1: float = 3e-4
     group_lasso: float = 1e-3
     l2: float = 1e-4
     anchor: float = 0.5
