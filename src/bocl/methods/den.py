@@ -48,7 +48,7 @@ from bocl.methods.saving import save
 from bocl.methods.sparse_training import Penalties, train_part
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, silent_units, unit_norms
-from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, rewired, widened
+from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, restored, rewired, widened
 from bocl.records.events import Listener, nobody
 from bocl.search.settings import MOST_UNITS
 from bocl.seeding import seed_for
@@ -184,11 +184,12 @@ class DEN:
             draft.units["pruned"] = _less(wide, _widths(graph, draft.tensors))
 
         drifted = drifted_units(graph, draft.tensors, old, settings.drift)
-        narrow = _widths(graph, draft.tensors)
-        draft.tensors = duplicated(graph, draft.tensors, old, draft.before, drifted)
-        draft.tensors = pruned(graph, draft.tensors, draft.before)  # copies that nothing reads
-        draft.units["copied"] = _less(_widths(graph, draft.tensors), narrow)
+        reached = reached_units(graph, draft.tensors)  # a copy of any other would do nothing for the task
+        copied = [units[in_use[units]] for units, in_use in zip(drifted, reached, strict=True)]
+        draft.units["copied"] = tuple(map(len, copied))
         if any(map(len, drifted)):
+            draft.tensors = duplicated(graph, draft.tensors, old, draft.before, copied)
+            draft.tensors = restored(graph, draft.tensors, old, drifted)
             masks = masks_of_new(graph, draft.tensors, draft.before)
             self._train(draft, data, masks, Penalties(l2=settings.l2), "duplication", name, listen)
 

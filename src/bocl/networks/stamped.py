@@ -195,18 +195,27 @@ def duplicated(
     ]
     found = rewired(graph, tensors, units)
     for layer in (*graph.layers, graph.head):
-        weight, bias = tensor_names(layer)
+        weight, _ = tensor_names(layer)
         source = layer.source.group
         if source is not None:
             first_new = 0 if layer.group is None else before[layer.group]
             found[weight][:first_new, counts[source] * layer.source.spread :] = 0
             found[weight][first_new:, spread_units(copied[source], layer.source.spread)] = 0
-        if layer.group is not None:
-            originals = copied[layer.group]
-            found[weight][originals] = 0
-            found[weight][originals, : old[weight].shape[1]] = old[weight][originals]
-            if layer.bias:
-                found[bias][originals] = old[bias][originals]
+    return restored(graph, found, old, copied)
+
+
+def restored(
+    graph: Graph, tensors: Mapping[str, Tensor], old: Mapping[str, Tensor], units: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """Put units of every group, (c,) by number, back to what they were in ``old``; they read no later unit then."""
+    found = dict(tensors)
+    for layer in graph.layers:
+        assert layer.group is not None
+        originals, (weight, bias) = units[layer.group], tensor_names(layer)
+        found[weight] = found[weight].index_fill(0, originals, 0)
+        found[weight][originals, : old[weight].shape[1]] = old[weight][originals]
+        if layer.bias:
+            found[bias] = found[bias].index_copy(0, originals, old[bias][originals])
     return found
 
 
