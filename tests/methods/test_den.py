@@ -318,8 +318,20 @@ def test_copies_do_for_the_new_task_what_the_originals_did(network):
     torch.testing.assert_close(logits(learner, split), logits(learner, tensors), rtol=1e-5, atol=1e-5)
 
 
-def test_a_copy_that_nothing_reads_is_not_kept():
-    units = learn(make(drift=0.0, l1=0.05), 2)[1].units
+def test_copies_whose_originals_are_read_by_old_units_alone_are_kept_and_come_to_be_read():
+    learner = make(anchor=5.0, drift=0.05, expansion=0)
+    learned = learn(learner, 2)[1]
+    assert learned.widths == learned.units["copied"]
+    assert learned.widths[0] > 0 == learned.widths[1]
+    assert learner.network.layers["layer/fc2/rows"][:, 6:].any(0).all()
+
+
+def test_units_that_drifted_out_of_use_are_restored_and_not_copied():
+    learner = make(drift=0.0, l1=0.05)
+    learn(learner, 1)
+    before = {name: tensor.clone() for name, tensor in learner.network.layers.items()}
+    units = learn(learner, 2, first=1)[0].units
+    assert not any(len(drifted) for drifted in drifted_units(learner.graph, learner.network.layers, before, 0.0))
     kept = list(zip(units["copied"], units["selected"], strict=True))  # all that is selected drifts further than 0
     assert all(copied <= selected for copied, selected in kept)
     assert any(0 < copied < selected for copied, selected in kept)
