@@ -75,7 +75,7 @@ def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
         "BWT": cell("backward_transfer", points, _hundredths if wide else None),
         "forgot\ntask 1": cell("first_task_forgetting", points, _hundredths if wide else None),
         "parameters": cell("parameters", _whole, _whole if wide else None),
-        "memory": cell("memory", millions),
+        "memory": cell("memory", _kept),
         **({"attention": cell("attention", _whole)} if wide else {}),
         "samples": cell("samples", millions),
         "time": cell("seconds", duration),
@@ -84,6 +84,10 @@ def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
 
 def _hundredths(value: float) -> str:
     return f"{100 * value:.2f}"
+
+
+def _kept(value: float) -> str:
+    return millions(value) if value else "0"
 
 
 def _whole(value: float) -> str:
