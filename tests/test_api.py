@@ -8,10 +8,13 @@ import sys
 import pytest
 
 import bocl
+from bocl.methods.registry import METHODS
 
 NAMES = {
     *("__version__", "BoclError", "ConfigError", "DataError", "InputError", "NetworkError"),
-    *("BOCL", "Learned", "load", "run", "load_config", "summarise"),
+    *("BOCL", "SN", "EWC", "GEM", "PGN", "DEN", "RCL", "Fixed", "Frozen", "Independent", "Joint"),
+    *("EWCSettings", "GEMSettings", "PGNSettings", "DENSettings"),
+    *("Learned", "load", "run", "load_config", "summarise"),
     *("mlp", "lenet", "resnet", "trace"),
     *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),
     *("Problem", "Searcher", "Trial"),
@@ -28,6 +31,10 @@ def test_the_public_names_are_these():
 @pytest.mark.parametrize("name", sorted(NAMES - {"__version__"}))
 def test_every_public_name_resolves_and_explains_itself(name):
     assert getattr(bocl, name).__doc__
+
+
+def test_every_method_is_public():
+    assert set(METHODS.values()) <= {getattr(bocl, name) for name in NAMES}
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -23,9 +23,19 @@ if TYPE_CHECKING:
     from bocl.experiment.run import run
     from bocl.methods.bocl import BOCL
     from bocl.methods.budget import GoalSettings
+    from bocl.methods.den import DEN, DENSettings
+    from bocl.methods.ewc import EWC, EWCSettings
+    from bocl.methods.fixed import Fixed
+    from bocl.methods.frozen import Frozen
+    from bocl.methods.gem import GEM, GEMSettings
+    from bocl.methods.independent import Independent
+    from bocl.methods.joint import Joint
     from bocl.methods.method import Learned
+    from bocl.methods.pgn import PGN, PGNSettings
+    from bocl.methods.rcl import RCL
     from bocl.methods.reward import RewardSettings
     from bocl.methods.saving import load
+    from bocl.methods.sn import SN
     from bocl.networks.architectures import lenet, mlp, resnet
     from bocl.networks.growth import GrowthSettings
     from bocl.networks.trace import trace
@@ -46,9 +56,19 @@ _HOME = {
     "bocl.experiment.run": ("run",),
     "bocl.methods.bocl": ("BOCL",),
     "bocl.methods.budget": ("GoalSettings",),
+    "bocl.methods.den": ("DEN", "DENSettings"),
+    "bocl.methods.ewc": ("EWC", "EWCSettings"),
+    "bocl.methods.fixed": ("Fixed",),
+    "bocl.methods.frozen": ("Frozen",),
+    "bocl.methods.gem": ("GEM", "GEMSettings"),
+    "bocl.methods.independent": ("Independent",),
+    "bocl.methods.joint": ("Joint",),
     "bocl.methods.method": ("Learned",),
+    "bocl.methods.pgn": ("PGN", "PGNSettings"),
+    "bocl.methods.rcl": ("RCL",),
     "bocl.methods.reward": ("RewardSettings",),
     "bocl.methods.saving": ("load",),
+    "bocl.methods.sn": ("SN",),
     "bocl.networks.architectures": ("lenet", "mlp", "resnet"),
     "bocl.networks.growth": ("GrowthSettings",),
     "bocl.networks.trace": ("trace",),
@@ -76,9 +96,23 @@ __all__ = [  # noqa: RUF022 - grouped as in _HOME
     "run",
     "BOCL",
     "GoalSettings",
+    "DEN",
+    "DENSettings",
+    "EWC",
+    "EWCSettings",
+    "Fixed",
+    "Frozen",
+    "GEM",
+    "GEMSettings",
+    "Independent",
+    "Joint",
     "Learned",
+    "PGN",
+    "PGNSettings",
+    "RCL",
     "RewardSettings",
     "load",
+    "SN",
     "lenet",
     "mlp",
     "resnet",

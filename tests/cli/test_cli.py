@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from bocl.cli.main import main
+from bocl.experiment.grid import METHOD_NAMES
 
 SMALL = [
     *("--set", "stream.tasks=2"),
@@ -81,6 +82,7 @@ def test_json_is_all_there_is_on_standard_output(bocl):
             "forgetting",
             "first_task_forgetting",
             "parameters",
+            "memory",
             "attention",
             "samples",
             "seconds",
@@ -107,7 +109,7 @@ def test_a_failed_run_does_not_stop_the_others(bocl, monkeypatch):
     fail_for("sn", monkeypatch)
     code, out, err = bocl("run", *SMALL, "--methods", "fixed,sn,frozen", "--seeds", "0,1")
     assert code == 1
-    assert [line.split()[0] for line in out.splitlines() if line][1:3] == ["fixed", "frozen"]
+    assert [line.split()[0] for line in out.splitlines() if line][2:4] == ["fixed", "frozen"]
     assert "not finished, left out: runs/digits/sn-seed0 (0 of 2 tasks)" in out
     assert "run 3/6  sn, seed 0  failed: task 'permutation 1': the loss was not finite" in err
     last = err.splitlines()[-3:]
@@ -142,10 +144,10 @@ def test_runs_of_other_settings_are_not_averaged(bocl):
     for epochs in (1, 2):
         bocl("run", *SMALL, "--methods", "sn,frozen", "--set", f"recipe.epochs={epochs}", "--out", f"e{epochs}")
     rows = [line.split() for line in bocl("show", "e1", "e2")[1].splitlines() if line]
-    assert [row[:2] for row in rows[1:5]] == [[f"e{e}/{m}", "1"] for e in (1, 2) for m in ("frozen", "sn")]
+    assert [row[:2] for row in rows[2:6]] == [[f"e{e}/{m}", "1"] for e in (1, 2) for m in ("frozen", "sn")]
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [80, 130])
 def test_a_comparison_fits_a_terminal(bocl, width):
     from io import StringIO
 
@@ -154,24 +156,40 @@ def test_a_comparison_fits_a_terminal(bocl, width):
     from bocl.cli.comparison import print_comparison
     from bocl.records.summary import summarise_all
 
-    bocl("run", *SMALL, "--methods", "sn,independent,fixed", "--seeds", "0,1")
+    bocl("run", *SMALL, "--methods", "sn,independent,gem", "--seeds", "0,1", "--set", "gem.memories=3")
     text = StringIO()
     print_comparison(Console(file=text, width=width), summarise_all(["runs/digits"]))
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     assert "…" not in text.getvalue()
-    assert ("attention" in text.getvalue()) == (width == 120)
-    for column in ("method", "seeds", "ACC", "BWT", "task 1", "parameters", "samples", "time"):
-        assert column in lines[1]
+    assert ("attention" in text.getvalue()) == (width == 130)
+    head = lines[1].split() + lines[2].split()
+    for column in ("method", "seeds", "ACC", "BWT", "forgot", "task", "parameters", "memory", "samples", "time"):
+        assert column in head
+    assert "memory: numbers kept beside the parameters" in text.getvalue()
+
+
+def test_a_comparison_without_memories_has_no_column_for_them(bocl):
+    assert "memory" not in bocl("run", *SMALL, "--methods", "sn,frozen")[1]
+
+
+def test_a_run_shows_what_the_steps_of_its_method_were_about(bocl):
+    _, out, _ = bocl("run", *SMALL, "--methods", "den", "--set", "den.drift=0")
+    head = out.splitlines()[1].split()
+    assert head == ["task", "added", "copied", "pruned", "selected", "learnt", "now", "parameters", "trials", "time"]
+    assert "units added, copied, pruned, selected in fc1, fc2" in out
+    assert "kept beside them" not in out
+    (line,) = (line for line in bocl("run", *SMALL, "--methods", "ewc")[1].splitlines() if "kept beside" in line)
+    assert line.split()[-2:] == ["850", "numbers"]  # two for each of 64·6 + 6 + 6·5 + 5 shared parameters
 
 
 def test_several_runs_end_with_a_comparison(bocl):
     code, out, _ = bocl("run", *SMALL, "--methods", "sn,fixed", "--seeds", "0,1")
     rows = [line.split() for line in out.splitlines() if line]
     assert code == 0
-    assert [row[0] for row in rows[:3]] == ["method", "sn", "fixed"]
-    assert rows[1][1] == rows[2][1] == "2"
-    assert "±" in rows[1]
+    assert [row[0] for row in rows[:4]] == ["forgot", "method", "sn", "fixed"]  # forgot task 1, in two lines
+    assert rows[2][1] == rows[3][1] == "2"
+    assert "±" in rows[2]
 
 
 @pytest.mark.parametrize(
@@ -266,6 +284,21 @@ def test_list_and_validate_speak_json_too(bocl):
     assert "permuted-mnist" in bocl("list")[1]
     assert json.loads(bocl("validate", "digits", "--json")[1])["method"] == "bocl"
     assert "hidden groups fc1 48, fc2 24" in bocl("validate", "digits")[1]
+
+
+def test_validate_tries_every_method_it_is_given(bocl):
+    assert "digits is valid: sn, den on 5 tasks" in bocl("validate", "digits", "--methods", "sn,den")[1]
+    found = json.loads(bocl("validate", "digits", "--methods", "all", "--json")[1])
+    assert [config["method"] for config in found] == list(METHOD_NAMES)
+    code, _, err = bocl("validate", "digits", "--methods", "sn,den", "--set", "den.expansion=[1]")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "den.expansion has 1 entry (1,)" in err
+    residual = ("--set", "network={build='resnet', arguments={channels=1, widths=[4], blocks=1}}")
+    code, out, err = bocl("validate", "digits", "--methods", "all", *residual)
+    assert code == 0
+    assert "bocl: den is left out: 'add" in err
+    assert "den" not in out.splitlines()[0].split(": ")[1].split(" on ")[0].split(", ")
+    assert bocl("validate", "digits", "--methods", "den", *residual)[0] == 2
 
 
 def test_the_module_runs_and_a_bare_call_explains_itself():

@@ -134,6 +134,28 @@ def test_a_run_forgets_nothing_and_records_what_it_did(tmp_path, small):
     json.dumps(summary.as_json(), allow_nan=False)
 
 
+SHARED = 64 * 6 + 6 + 6 * 5 + 5  # parameters of the small network without its head
+
+
+@pytest.mark.parametrize(
+    ("method", "memory"),
+    [("sn", [0, 0]), ("ewc", [2 * SHARED] * 2), ("gem", [7 * 65, 14 * 65]), ("joint", [1293 * 65, 2586 * 65])],
+)
+def test_what_a_method_keeps_beside_its_parameters_is_recorded(tmp_path, small, method, memory):
+    records = run(small(f"method={method}", "gem.memories=7"), tmp_path)
+    assert [record.memory for record in records] == memory
+    assert summarise(tmp_path).figures()["memory"] == memory[-1]
+
+
+def test_what_the_steps_of_a_method_were_about_is_recorded(tmp_path, small):
+    first, second = run(small("method=den", "den.drift=0"), tmp_path)
+    assert first.units == {}
+    assert second.units.keys() == {"selected", "pruned", "copied"}
+    assert summarise(tmp_path).tasks[1].units == second.units
+    expanded = zip(second.widths, second.units["pruned"], second.units["copied"], strict=True)
+    assert [added + pruned - copied for added, pruned, copied in expanded] == [10, 10]
+
+
 def test_methods_of_one_seed_see_the_same_tasks(small):
     from bocl.experiment.build import build_stream
 

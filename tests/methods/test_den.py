@@ -12,20 +12,22 @@ from method_examples import RECIPE, hard_stream, small_cnn, small_mlp
 from torch import nn
 
 from bocl.errors import ConfigError, NetworkError
-from bocl.experiment.build import build_method, build_network
+from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import load_config
 from bocl.methods import den
 from bocl.methods.den import DEN, DENSettings, drifted_units, pruned
 from bocl.methods.saving import load
-from bocl.methods.sparse_training import Pull, train_part
+from bocl.methods.sparse_training import Penalties, train_part
 from bocl.networks.architectures import resnet
 from bocl.networks.compact import assemble
 from bocl.networks.growth import Growth
-from bocl.networks.sparse import inside, reached_units
-from bocl.networks.stamped import duplicated
+from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, shrink_units, soft_threshold
+from bocl.networks.stamped import duplicated, trainable
 from bocl.networks.trace import trace
-from bocl.records.events import nobody
+from bocl.records.events import RoundStarted, nobody
 from bocl.training.batches import task_to_device
+from bocl.training.recipe import Recipe
+from bocl.training.steps import batch_losses
 
 OPTIONS = {"recipe": RECIPE, "seed": 0, "device": "cpu"}
 INPUTS = [torch.randn(size, 2, 6, 6, generator=torch.Generator().manual_seed(size)) for size in (1, 7, 128)]
@@ -59,17 +61,53 @@ def logits(learner: DEN, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
 # -- sparse first task ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("schedule", "taken"), [("constant", 8.0), ("cosine", 4.5)])
-def test_a_step_takes_the_threshold_off_every_weight(schedule, taken):
-    learner = make(l1=0.001)
-    start = learner.network.start(3, seed=den.seed_for(0, "base", 0))
-    learner.recipe = replace(RECIPE, optimiser="sgd", learning_rate=1e-20, schedule=schedule, batch_size=26, epochs=8)
-    learn(learner, 1)
-    for name, tensor in {**learner.network.layers, **learner.network.own[0]}.items():
-        expected = start[name]
-        if name.endswith(("rows", "weight")):  # biases are left alone
-            expected = expected.sign() * (expected.abs() - taken * 0.001).clamp(min=0)
-        torch.testing.assert_close(tensor, expected)
+OPTIMISERS = {
+    "sgd": Recipe("sgd", 0.3, momentum=0.9, weight_decay=0.0, batch_size=26, epochs=300),
+    "adam": Recipe("adam", 0.1, weight_decay=0.0, batch_size=26, epochs=400, schedule="cosine"),
+}
+
+
+def train_some(learner: DEN, tensors: dict[str, torch.Tensor], recipe: Recipe, masks: Masks, penalties: Penalties):
+    """Train what is masked on all samples of the first task at once; return the tensors after it."""
+    data, widths = task_to_device(hard_stream()[0], 0, "cpu"), learner.graph.widths
+    assert len(data.train) == 26
+    options = {"step": "", "name": "", "seed": 0, "listen": nobody}
+    return train_part(learner.graph, tensors, widths, data, recipe, masks, penalties, **options)[0]
+
+
+@pytest.mark.parametrize("recipe", OPTIMISERS.values(), ids=OPTIMISERS)
+def test_l1_is_a_coefficient_of_the_loss_whatever_the_optimiser(recipe):
+    """At the end of training no weight has a way down: 0 is a subgradient of L + μ‖W‖₁."""
+    learner, l1 = make(), 0.02
+    tensors = learner.network.start(3, seed=1)
+    head = den._all_of(tensors, "head/")
+    trained = train_some(learner, tensors, recipe, head, Penalties(l1=l1))
+    network = trainable(learner.graph, trained, learner.graph.widths, "cpu")
+    batch_losses(network, task_to_device(hard_stream()[0], 0, "cpu"), torch.arange(26), "float32").sum().backward()
+    weight, slope = trained["head/weight"], network.parameters["head/weight"].grad[0]
+    assert (weight == 0).sum() > 5
+    torch.testing.assert_close(slope[weight != 0], -l1 * weight[weight != 0].sign(), rtol=0, atol=0.05 * l1)
+    assert slope[weight == 0].abs().max() <= l1
+    assert network.parameters["head/bias"].grad.abs().max() < 0.05 * l1  # it has no penalty
+
+
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+def test_a_step_solves_for_all_penalties_of_what_is_new(network):
+    learner = make(network)
+    graph, start, first = learner.graph, learner.network.start(3, seed=1), (2, 3)
+    masks = masks_of_new(graph, start, first)
+    recipe = Recipe("sgd", 0.05, momentum=0.0, weight_decay=0.0, batch_size=26, epochs=1)
+    stepped = train_some(learner, start, recipe, masks, Penalties())
+    expected = {name: tensor.clone() for name, tensor in stepped.items()}
+    for name, mask in masks.items():
+        if name.endswith("/rows") or name == "head/weight":
+            expected[name] = torch.where(mask, soft_threshold(expected[name], 0.05 * 0.3), expected[name])
+    steps = {name: torch.full_like(tensor, 0.05) for name, tensor in expected.items()}
+    shrink_units(graph, expected, steps, first, 0.7)
+    found = train_some(learner, start, recipe, masks, Penalties(l1=0.3, group_lasso=0.7, grouped_after=first))
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor)
+    assert not torch.equal(found[f"layer/{graph.layers[0].name}/rows"], stepped[f"layer/{graph.layers[0].name}/rows"])
 
 
 def test_l1_makes_zeros():
@@ -93,12 +131,14 @@ def test_only_the_reached_sub_network_moves(network):
     last = graph.layers[-1].name
     tensors["head/weight"][:, 2:] = 0
     tensors[f"layer/{last}/rows"][:, ::2] = 0
-    masks = inside(graph, tensors, reached_units(graph, tensors))
+    masks = masks_within(graph, tensors, reached_units(graph, tensors))
     data = task_to_device(hard_stream()[1], 1, "cpu")
     recipe = replace(RECIPE, weight_decay=0.0)
     widths = learner.network.widths(0)
-    for pull in (Pull(l2=1e-4, anchor=0.5, anchored=tensors), Pull(l1=1e-4)):
-        trained, _ = train_part(graph, tensors, widths, data, recipe, masks, pull, name="x", seed=0, listen=nobody)
+    for penalties in (Penalties(l2=1e-4, anchor=0.5, anchored=tensors), Penalties(l1=1e-4)):
+        trained, _ = train_part(
+            graph, tensors, widths, data, recipe, masks, penalties, step="x", name="x", seed=0, listen=nobody
+        )
         for name, mask in masks.items():
             moved = trained[name] != tensors[name]
             outside = ~mask.expand(moved.shape)
@@ -124,22 +164,25 @@ def test_what_is_retrained_decays():
     graph, tensors, widths = learner.graph, learner.network.start(2, seed=1), learner.network.widths(0)
     data = task_to_device(hard_stream()[1], 1, "cpu")
     recipe = replace(RECIPE, optimiser="sgd", momentum=0.0, learning_rate=1e-4, batch_size=26, epochs=1, weight_decay=0)
-    masks = inside(graph, tensors, [torch.ones(width) > 0 for width in widths])
+    masks = masks_within(graph, tensors, [torch.ones(width) > 0 for width in widths])
     plain, decayed = (
-        train_part(graph, tensors, widths, data, recipe, masks, Pull(l2=l2), name="x", seed=0, listen=nobody)[0]
+        train_part(
+            graph, tensors, widths, data, recipe, masks, Penalties(l2=l2), step="x", name="x", seed=0, listen=nobody
+        )[0]
         for l2 in (0.0, 50.0)
     )
-    for name, tensor in tensors.items():
-        torch.testing.assert_close(decayed[name], plain[name] - 1e-4 * 50.0 * tensor)
+    for name in tensors:
+        expected = plain[name] / (1 + 1e-4 * 50.0) if not name.endswith(("/mean", "/var")) else plain[name]
+        torch.testing.assert_close(decayed[name], expected)
 
 
 def test_the_selection_trains_the_head_alone(monkeypatch):
     steps = []
     original = DEN._train
 
-    def watch(self, draft, data, masks, pull, step, name, listen):
+    def watch(self, draft, data, masks, penalties, step, name, listen):
         before = dict(draft.tensors)
-        loss = original(self, draft, data, masks, pull, step, name, listen)
+        loss = original(self, draft, data, masks, penalties, step, name, listen)
         moved = {key for key in before if not torch.equal(before[key], draft.tensors[key]) and "norm/" not in key}
         steps.append((step, moved))
         return loss
@@ -152,13 +195,31 @@ def test_the_selection_trains_the_head_alone(monkeypatch):
     assert {"layer/conv/rows", "layer/overhead/rows"} <= steps[2][1]
 
 
+def test_sparse_weights_leave_a_part_of_the_network_unselected():
+    config = load_config("digits", ["method=den", "den.l1=1e-3", "den.loss=1e6", "den.drift=1e6", "recipe.epochs=8"])
+    learner, stream = build_method(config, build_network(config.network), "cpu"), build_stream(config)
+    first, second = (learner.learn(stream[index]) for index in range(2))
+    assert first.units == {}
+    assert first.validation_accuracy > 0.9
+    assert all(0 < units < width for units, width in zip(second.units["selected"], first.widths, strict=True))
+
+
+def test_every_step_is_told_by_its_name():
+    told = []
+    learner = make()
+    for index in range(2):
+        learner.learn(hard_stream()[index], lambda event: told.append(event))
+    purposes = [event.purpose for event in told if isinstance(event, RoundStarted)]
+    assert purposes == ["base", "selection", "retraining", "expansion", "duplication"]
+
+
 # -- expansion and pruning --------------------------------------------------------------------------
 
 
 def test_a_small_loss_needs_no_expansion():
     assert learn(make(loss=FAR, drift=FAR), 2)[1].widths == (0, 0)
-    assert learn(make(loss=0.0, drift=FAR, expansion=3, group_lasso=0.0), 2)[1].widths == (3, 3)
-    assert learn(make(loss=0.0, drift=FAR, expansion=(2, 0), group_lasso=0.0), 2)[1].widths == (2, 0)
+    assert learn(make(loss=0.0, drift=FAR, expansion=3, l1=0.0, group_lasso=0.0), 2)[1].widths == (3, 3)
+    assert learn(make(loss=0.0, drift=FAR, expansion=(2, 0), l1=0.0, group_lasso=0.0), 2)[1].widths == (2, 0)
 
 
 @pytest.mark.parametrize("network", [small_mlp, small_cnn])
@@ -197,6 +258,19 @@ def test_units_that_are_all_zero_are_really_removed(network):
     torch.testing.assert_close(logits(learner, kept), logits(learner, tensors), rtol=1e-5, atol=1e-6)
     again = pruned(learner.graph, kept, before)
     assert all(torch.equal(again[name], kept[name]) for name in kept)
+
+
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+def test_new_units_that_the_head_does_not_reach_are_removed(network):
+    learner, tensors, before = grown(network)
+    second = learner.graph.layers[1]
+    unread = before[0] * second.source.spread  # where the columns of the new units begin
+    tensors[f"layer/{second.name}/rows"][:, unread:] = 0
+    tensors[f"layer/{second.name}/rows"][:, :4] = 0  # old units, which stay
+    kept = pruned(learner.graph, tensors, before)
+    assert len(kept[f"layer/{learner.graph.layers[0].name}/rows"]) == before[0]
+    assert len(kept[f"layer/{second.name}/rows"]) == before[1] + 2
+    torch.testing.assert_close(logits(learner, kept), logits(learner, tensors), rtol=1e-5, atol=1e-6)
 
 
 # -- duplication ------------------------------------------------------------------------------------
@@ -242,6 +316,25 @@ def test_copies_do_for_the_new_task_what_the_originals_did(network):
             tensors[name] += 0.1
     split = duplicated(learner.graph, tensors, learner.network.layers, before, everything)
     torch.testing.assert_close(logits(learner, split), logits(learner, tensors), rtol=1e-5, atol=1e-5)
+
+
+def test_copies_whose_originals_are_read_by_old_units_alone_are_kept_and_come_to_be_read():
+    learner = make(anchor=5.0, drift=0.05, expansion=0)
+    learned = learn(learner, 2)[1]
+    assert learned.widths == learned.units["copied"]
+    assert learned.widths[0] > 0 == learned.widths[1]
+    assert learner.network.layers["layer/fc2/rows"][:, 6:].any(0).all()
+
+
+def test_units_that_drifted_out_of_use_are_restored_and_not_copied():
+    learner = make(drift=0.0, l1=0.05)
+    learn(learner, 1)
+    before = {name: tensor.clone() for name, tensor in learner.network.layers.items()}
+    units = learn(learner, 2, first=1)[0].units
+    assert not any(len(drifted) for drifted in drifted_units(learner.graph, learner.network.layers, before, 0.0))
+    kept = list(zip(units["copied"], units["selected"], strict=True))  # all that is selected drifts further than 0
+    assert all(copied <= selected for copied, selected in kept)
+    assert any(0 < copied < selected for copied, selected in kept)
 
 
 @pytest.mark.parametrize("network", [small_mlp, small_cnn])

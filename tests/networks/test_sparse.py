@@ -13,12 +13,12 @@ from torch import nn
 from bocl.networks.architectures import mlp
 from bocl.networks.growth import GrowthSettings, initialise
 from bocl.networks.sparse import (
-    inside,
+    masks_of_new,
+    masks_within,
     reached_units,
-    shrink_factors,
+    shrink_groups,
     shrink_units,
     soft_threshold,
-    stamped_later,
     unit_norms,
 )
 from bocl.networks.trace import trace
@@ -37,30 +37,54 @@ def test_a_soft_threshold_minimises_its_objective(w, threshold):
     assert soft_threshold(torch.tensor(w), threshold).item() == pytest.approx(found.x, abs=1e-6)
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.3, 1.5, 5.0])
-def test_a_group_step_minimises_its_objective(threshold):
-    w = np.array([0.9, -1.2, 0.4])
+STEPS = {"alike": [0.7, 0.7, 0.7], "unlike": [0.1, 2.0, 0.5], "one without end": [0.3, 1e9, 0.2]}
+
+
+@pytest.mark.parametrize("coefficient", [0.1, 0.5, 2.0, 40.0])
+@pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
+def test_a_group_step_minimises_its_objective(coefficient, steps):
+    w, s = np.array([0.9, -1.2, 0.4]), np.array(steps)
     found = minimize(
-        lambda v: 0.5 * ((v - w) ** 2).sum() + threshold * np.linalg.norm(v),
+        lambda v: coefficient * np.linalg.norm(v) + ((v - w) ** 2 / (2 * s)).sum(),
         w / 2,
         method="Nelder-Mead",
-        options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 10_000},
+        options={"xatol": 1e-10, "fatol": 1e-15, "maxiter": 10_000, "maxfev": 10_000},
     )
-    group = torch.tensor(w)
-    assert (group * shrink_factors(group.norm()[None], threshold)).tolist() == pytest.approx(found.x, abs=1e-5)
-    assert shrink_factors(torch.zeros(2), threshold or 1.0).tolist() == [0, 0]
+    stepped = shrink_groups(torch.tensor(w)[None], torch.tensor(s)[None], coefficient)[0]
+    assert stepped.tolist() == pytest.approx(found.x, abs=1e-5)
+    assert (stepped == 0).all() == (np.linalg.norm(w / s) <= coefficient)  # exactly zero, where zero is best
+
+
+def test_a_group_step_is_exact_whatever_adam_makes_of_its_steps():
+    draw = torch.Generator().manual_seed(0)
+    w = torch.randn(50, 20, generator=draw, dtype=torch.float64)
+    s = 10 ** (12 * torch.rand(50, 20, generator=draw, dtype=torch.float64) - 6)
+    for coefficient in (1e-4, 1.0, 1e4):
+        v = shrink_groups(w, s, coefficient)
+        zero = (w / s).norm(dim=1) <= coefficient
+        assert torch.equal(zero, ~v.any(1))
+        slope = ((v - w) / s + coefficient * v / v.norm(dim=1, keepdim=True))[~zero]
+        assert (slope.abs() / (w / s)[~zero].abs()).max() < 1e-9
+
+
+def test_a_group_of_zeros_stays():
+    assert not shrink_groups(torch.zeros(2, 3), torch.ones(2, 3), 0.3).any()
 
 
 def test_both_steps_together_minimise_the_sparse_group_objective():
-    graph, l1, lasso = trace(mlp(2, [2], 3)), 0.15, 0.25
+    graph, l1, lasso, size = trace(mlp(2, [2], 3)), 0.3, 0.5, 0.5
     tensors = tensors_of(mlp(2, [2], 3), torch.float64)
     weight, bias = tensors["layer/fc1/rows"].clone(), tensors["layer/fc1/bias"].clone()
-    tensors["layer/fc1/rows"] = soft_threshold(weight, l1)
-    shrink_units(graph, tensors, (0,), lasso)
+    steps = {name: torch.full_like(tensor, size) for name, tensor in tensors.items()}
+    steps["layer/fc1/rows"][:, 1] = 0.2
+    tensors["layer/fc1/rows"] = soft_threshold(weight, l1 * steps["layer/fc1/rows"])
+    shrink_units(graph, tensors, steps, (0,), lasso)
     for unit in range(2):
         start = np.array([*weight[unit].tolist(), bias[unit].item()])
         found = minimize(
-            lambda v, w=start: 0.5 * ((v - w) ** 2).sum() + l1 * np.abs(v[:2]).sum() + lasso * np.linalg.norm(v),
+            lambda v, w=start: (
+                ((v - w) ** 2 / [2 * size, 0.4, 2 * size]).sum() + l1 * np.abs(v[:2]).sum() + lasso * np.linalg.norm(v)
+            ),
             start / 2,
             method="Nelder-Mead",
             options={"xatol": 1e-10, "fatol": 1e-15, "maxiter": 10_000},
@@ -76,7 +100,7 @@ def test_a_unit_is_a_filter_with_its_bias_scale_and_shift():
     parts += [tensors["norm/1/weight"][:, None], tensors["norm/1/bias"][:, None]]
     assert torch.allclose(unit_norms(graph, tensors, 0), torch.cat(parts, 1).norm(dim=1))
     before = {name: tensor.clone() for name, tensor in tensors.items()}
-    shrink_units(graph, tensors, (3, 3, 5), 1e9)
+    shrink_units(graph, tensors, {name: torch.ones_like(t) for name, t in tensors.items()}, (3, 3, 5), 1e9)
     for name in ("layer/0/rows", "layer/0/bias", "norm/1/weight", "norm/1/bias"):
         assert torch.equal(tensors[name][:3], before[name][:3])
         assert not tensors[name][3:].any()
@@ -119,7 +143,7 @@ def whole(masks: dict[str, torch.Tensor], tensors: dict[str, torch.Tensor]) -> d
 def test_a_mask_inside_a_sub_network_has_both_ends_in_it():
     graph, tensors = trace(conv_net()), tensors_of(conv_net())
     units = [torch.tensor([1, 0, 0, 1]) > 0, torch.tensor([0, 1, 0]) > 0, torch.tensor([1, 1, 0, 0, 0]) > 0]
-    masks = whole(inside(graph, tensors, units), tensors)
+    masks = whole(masks_within(graph, tensors, units), tensors)
     assert masks.keys() == tensors.keys()
     assert torch.equal(masks["layer/0/rows"].flatten(1).all(1), units[0])  # raw input is always inside
     for out in range(3):
@@ -133,7 +157,7 @@ def test_a_mask_inside_a_sub_network_has_both_ends_in_it():
 
 def test_a_mask_of_what_came_later_has_an_end_there():
     graph, tensors = trace(small_mlp()), tensors_of(small_mlp())
-    masks = whole(stamped_later(graph, tensors, (4, 5)), tensors)
+    masks = whole(masks_of_new(graph, tensors, (4, 5)), tensors)
     assert masks["layer/fc1/rows"].all(1).tolist() == [False] * 4 + [True] * 2
     assert masks["layer/fc1/rows"].any(1).tolist() == [False] * 4 + [True] * 2
     assert masks["layer/fc2/rows"].all(0).tolist() == [False] * 4 + [True] * 2  # old units read new ones

@@ -136,6 +136,8 @@ CHANGES = [
     (put(3, "config", "seed", 7), 4, "different settings"),
     (put(0, "groups", [1]), 1, "groups"),
     (put(0, "more", 1), 1, "unknown key"),
+    (put(2, "memory", -1), 3, "-1 numbers are kept beside the parameters"),
+    (put(2, "units", {"copied": [1, 2, 3, 4, 5]}), 3, "widths (1, 2, 3, 4, 5) do not fit"),
     (put(2, "index", 1), 3, "it finishes task 2, not task 1"),
     (put(7, "index", 0), 8, "it finishes task 1, not task 2"),
     (one_task, 8, "task 2 of 1"),

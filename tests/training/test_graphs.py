@@ -49,9 +49,7 @@ def test_a_captured_training_is_the_eager_one(optimiser):
 
 
 HOOKS = {
-    "penalty": lambda parameters: 0.1 * sum(tensor.square().flatten(1).sum(1) for tensor in parameters.values()),
     "adjust_gradients": lambda parameters: [tensor.grad.mul_(0.5).add_(tensor) for tensor in parameters.values()],
-    "after_step": lambda parameters, rate: [tensor.data.mul_(1 - rate) for tensor in parameters.values()],
     "proximal": lambda parameters, step_size: [
         tensor.div_(1 + 0.1 * step_size(tensor)) for tensor in parameters.values()
     ],

@@ -91,36 +91,16 @@ def test_every_setting_of_a_recipe_matters(change):
 
 def test_the_cosine_rate_falls_from_the_first_step_to_the_last():
     rates = []
-    recipe = Recipe("sgd", learning_rate=0.2, batch_size=16, epochs=2, schedule="cosine")
-    train(children(), [easy_task()], recipe, seed=0, hooks=Hooks(after_step=lambda _, rate: rates.append(rate)))
+    recipe = Recipe("sgd", learning_rate=0.2, momentum=0.0, batch_size=16, epochs=2, schedule="cosine")
+
+    def note(parameters, step_size):
+        rates.append(step_size(parameters["head/weight"]))
+
+    train(children(), [easy_task()], recipe, seed=0, hooks=Hooks(proximal=note))
     assert rates == pytest.approx([0.1 * (1 + math.cos(math.pi * step / 8)) for step in range(8)])
 
 
 # -- hooks -----------------------------------------------------------------------------------------
-
-
-def test_a_penalty_is_each_networks_own_and_pulls():
-    free, held = children(2), children(2)
-    train(free, [easy_task()], QUICK, seed=0)
-    strength = torch.tensor([0.0, 3.0])
-    train(
-        held,
-        [easy_task()],
-        QUICK,
-        seed=0,
-        hooks=Hooks(penalty=lambda parameters: strength * parameters["head/weight"].square().sum((1, 2))),
-    )
-    assert_same(state_of(free, 0), state_of(held, 0))
-    assert state_of(held, 1)["head/weight"].norm() < 0.5 * state_of(free, 1)["head/weight"].norm()
-
-
-def test_the_penalty_is_not_part_of_the_reported_loss():
-    first, second = children(), children()
-    (plain,) = train(first, [easy_task()], QUICK, seed=0)
-    (fit,) = train(
-        second, [easy_task()], QUICK, seed=0, hooks=Hooks(penalty=lambda p: 0 * p["head/bias"].sum(1) + 1000)
-    )
-    assert fit.loss == pytest.approx(plain.loss)
 
 
 def test_adjusted_gradients_are_the_ones_the_step_takes():
@@ -145,16 +125,15 @@ def test_adjusted_gradients_are_the_ones_the_step_takes():
     assert not torch.equal(after["head/weight"], before["head/weight"])
 
 
-def test_after_each_step_the_weights_may_be_changed():
-    network, calls = children(), []
+def test_a_proximal_hook_may_change_the_weights_after_each_step():
+    network, sizes = children(), []
 
-    def clip(parameters, rate):
-        calls.append(rate)
-        with torch.no_grad():
-            parameters["head/weight"].clamp_(-0.01, 0.01)
+    def clip(parameters, step_size):
+        sizes.append(step_size(parameters["head/weight"]))
+        parameters["head/weight"].clamp_(-0.01, 0.01)
 
-    train(network, [easy_task()], QUICK, seed=0, hooks=Hooks(after_step=clip))
-    assert calls == [0.05] * 12  # four batches, three epochs
+    train(network, [easy_task()], QUICK, seed=0, hooks=Hooks(proximal=clip))
+    assert sizes == pytest.approx([0.05 / (1 - QUICK.momentum)] * 12)  # four batches, three epochs
     assert state_of(network)["head/weight"].abs().max() <= 0.01
 
 

@@ -14,16 +14,20 @@ from bocl.checks import counted
 from bocl.cli.figures import duration, mean_and_spread, millions, points
 from bocl.records.summary import RunSummary
 
-WIDE = 116  # columns of a terminal that has room for every spread and for attention apart
+WIDE = 126  # columns of a terminal that has room for every spread and for attention apart
 
 
 def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
     """Print one row per method and config; runs that are not finished are named below and left out of the means."""
     groups = {label: [run for run in runs if run.finished] for label, runs in _labelled(summaries).items()}
-    rows = {label: _row(runs, console.width >= WIDE) for label, runs in groups.items() if runs}
+    wide = console.width >= WIDE
+    rows = {label: _row(runs, wide) for label, runs in groups.items() if runs}
+    if not any(run.tasks[-1].memory for runs in groups.values() for run in runs):
+        for row in rows.values():
+            del row["memory"]
     console.print()
     if rows:
-        table = Table(box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False, collapse_padding=not wide)
         table.add_column("method", no_wrap=True)
         for column in next(iter(rows.values())):
             table.add_column(column, justify="right", no_wrap=True)
@@ -31,7 +35,10 @@ def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
             table.add_row(escape(label), *row.values())
         console.print(table)
         spread = "mean ± sd over seeds; " if max(map(len, groups.values())) > 1 else ""
-        console.print(f"[dim]{spread}ACC in %, BWT and forgetting of task 1 in points[/dim]\n")
+        console.print(f"[dim]{spread}ACC in %, BWT and what it forgot in points[/dim]")
+        if "memory" in next(iter(rows.values())):
+            console.print("[dim]memory: numbers kept beside the parameters[/dim]")
+        console.print()
     for run in summaries:
         if not run.finished:
             done = f"{len(run.tasks)} of {counted(run.wanted, 'task')}"
@@ -66,8 +73,9 @@ def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
         "seeds": str(len(runs)),
         "ACC": cell("accuracy", _hundredths, _hundredths),
         "BWT": cell("backward_transfer", points, _hundredths if wide else None),
-        "task 1": cell("first_task_forgetting", points, _hundredths if wide else None),
+        "forgot\ntask 1": cell("first_task_forgetting", points, _hundredths if wide else None),
         "parameters": cell("parameters", _whole, _whole if wide else None),
+        "memory": cell("memory", _kept),
         **({"attention": cell("attention", _whole)} if wide else {}),
         "samples": cell("samples", millions),
         "time": cell("seconds", duration),
@@ -76,6 +84,10 @@ def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
 
 def _hundredths(value: float) -> str:
     return f"{100 * value:.2f}"
+
+
+def _kept(value: float) -> str:
+    return millions(value) if value else "0"
 
 
 def _whole(value: float) -> str:

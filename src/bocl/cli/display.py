@@ -160,7 +160,7 @@ class _RunDisplay:
     def _line(self) -> str:
         """Say what is under way: what a narrow terminal can do without comes last."""
         what = self.round
-        purpose = {"base": "training", "difficulty": "how hard is it?"}.get(what.purpose, "")
+        purpose = {"base": "training", "difficulty": "how hard is it?"}.get(what.purpose, what.purpose)
         if what.purpose == "search":
             last = what.trial + len(what.widths) - 1
             numbers = str(what.trial) if last == what.trial else f"{what.trial}-{last}"

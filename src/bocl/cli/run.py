@@ -12,6 +12,8 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="Set one value of the config; repeatable.")
 ]
 
+Methods = Annotated[str | None, typer.Option(help="Methods, separated by commas, or `all`; else the config's own.")]
+
 
 def run_command(
     source: Source = None,
@@ -26,9 +28,7 @@ def run_command(
     target: Annotated[
         str | None, typer.Option(help="Accuracy that the smallest network to reach it is wanted for: goal.target.")
     ] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas, or `all`; else the config's own.")
-    ] = None,
+    methods: Methods = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas; else the config's own.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder of the runs; else runs/NAME.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",

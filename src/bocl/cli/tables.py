@@ -72,13 +72,15 @@ def _print_run(console: Console, summary: RunSummary) -> None:
         return
     final = summary.tasks[-1].row
     table = Table(box=None, pad_edge=False)
-    for column in ("task", "", "added", "learnt", "now", "parameters", "trials", "time"):
-        table.add_column(column, justify="left" if column in ("", "added") else "right", no_wrap=True)
+    steps = tuple(dict.fromkeys(step for task in summary.tasks for step in task.units))
+    for column in ("task", "", "added", *steps, "learnt", "now", "parameters", "trials", "time"):
+        table.add_column(column, justify="left" if column in ("", "added", *steps) else "right", no_wrap=True)
     for task, now in zip(summary.tasks, final, strict=True):
         table.add_row(
             str(task.index + 1),
             escape(task.name),
             widths_text(task.widths),
+            *(widths_text(task.units.get(step, ())) for step in steps),
             percent(task.row[-1]),
             percent(now),
             f"+{sum(task.parameters.values()):,}",
@@ -92,13 +94,16 @@ def _print_run(console: Console, summary: RunSummary) -> None:
             parts[part] = parts.get(part, 0) + number
     console.print()
     console.print(table)
-    console.print(f"[dim]units added to {escape(', '.join(summary.groups))}[/dim]\n")
+    about = f"units {', '.join(('added', *steps))} in" if steps else "units added to"
+    console.print(f"[dim]{escape(about)} {escape(', '.join(summary.groups))}[/dim]\n")
     closing = Table.grid(padding=(0, 2))
     closing.add_row("average accuracy (ACC)", percent(figures["accuracy"]))
     closing.add_row("backward transfer (BWT)", f"{points(figures['backward_transfer'])} points")
     closing.add_row("forgetting", f"{points(figures['forgetting'])} points")
     named = ", ".join(f"{part} {number:,}" for part, number in parts.items() if number)
     closing.add_row("parameters", f"{figures['parameters']:,} ({named})")
+    if figures["memory"]:
+        closing.add_row("kept beside them", f"{figures['memory']:,} numbers")
     closing.add_row("time", duration(figures["seconds"]))
     if not summary.finished:
         closing.add_row("unfinished", f"{len(summary.tasks)} of {summary.wanted} tasks; run it again to resume")

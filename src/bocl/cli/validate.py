@@ -7,28 +7,37 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.run import Overrides
+from bocl.cli.run import Methods, Overrides
 
 
 def validate_command(
     source: Annotated[str, typer.Argument(metavar="PRESET|CONFIG", help="A preset by name, or a .toml file.")],
     overrides: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole config as JSON.")] = False,
+    methods: Methods = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole config as JSON, of each method.")] = False,
 ) -> None:
-    """Check a config: every key and value, and that its network can be traced and grown."""
-    from bocl.experiment.build import build_method, build_network, build_stream
-    from bocl.experiment.config import load_config
+    """Check a config: every key and value, and that its network can be traced and grown by every method named."""
+    from bocl.experiment.build import build_network, build_stream
+    from bocl.experiment.grid import plan
     from bocl.methods.checks import check_task
     from bocl.settings import to_plain
 
-    config = load_config(source, overrides or [])
-    graph = build_network(config.network)
-    build_method(config, graph, "cpu")
+    grid = plan(
+        source,
+        overrides or [],
+        methods=methods,
+        device="cpu",
+        tell=lambda line: typer.echo(f"bocl: {line}", err=True),
+    )
+    configs = [config for config, _ in grid]
+    config, graph = configs[0], build_network(configs[0].network)
     if config.stream.name == "permuted-digits":  # needs no download, so that the network is tried on its samples too
         check_task(graph, build_stream(config)[0], seen=[])
     if as_json:
-        typer.echo(json.dumps(to_plain(config), indent=1))
+        plain = [to_plain(each) for each in configs]
+        typer.echo(json.dumps(plain if methods else plain[0], indent=1))
         return
     widths = ", ".join(f"{group.name} {group.width}" for group in graph.groups)
-    typer.echo(f"{source} is valid: {config.method} on {config.stream.tasks} tasks of {config.stream.name}")
+    named = ", ".join(each.method for each in configs)
+    typer.echo(f"{source} is valid: {named} on {config.stream.tasks} tasks of {config.stream.name}")
     typer.echo(f"network {config.network.build}: hidden groups {widths}")

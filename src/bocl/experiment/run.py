@@ -17,7 +17,7 @@ from bocl.experiment.proof import make_canaries
 from bocl.experiment.store import RunStore, machine
 from bocl.methods.checks import check_task
 from bocl.methods.joint import Joint
-from bocl.methods.method import KeepsToBudget, Method
+from bocl.methods.method import KeepsToBudget, Method, take_memory
 from bocl.methods.rounds import TrainsInRounds
 from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
 from bocl.records.record import TaskRecord
@@ -97,6 +97,8 @@ def run(
                 samples=learned.effort.samples,
                 seconds=seconds,
                 training_seconds=learned.effort.seconds,
+                memory=_memory(method),
+                units=learned.units,
             )
             store.commit(record, method, canaries)
             listen(TaskDone(record))
@@ -119,3 +121,11 @@ def begin_session(store: RunStore, config: Config, method: Method, stream: TaskS
 def score(method: Method, splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
     """Return the accuracy on every task, one split each."""
     return tuple(accuracy(partial(method.predict, task=task), split) for task, split in enumerate(splits))
+
+
+def _memory(method: Method) -> int:
+    """Count the numbers a method keeps beside its parameters, to learn later tasks with."""
+    kept = list(take_memory(method.state().tensors)[0].values())
+    if isinstance(method, Joint):  # its data is in no state: it is recalled from the stream
+        kept += [tensor for task in method.tasks for tensor in (task.train.raw, task.train.labels)]
+    return sum(tensor.numel() for tensor in kept)

@@ -34,6 +34,7 @@ class Learned:
     trials               every child of its search, z = 0 first; empty without a search
     difficulty           M_t, where it was measured
     effort               samples shown and seconds spent, over all networks trained for the task
+    units                how many units of each hidden group the method's own steps were about, by step (DEN's)
     """
 
     name: str
@@ -43,6 +44,7 @@ class Learned:
     trials: tuple[Trial, ...] = ()
     difficulty: float = math.nan
     effort: Effort = field(default_factory=Effort)
+    units: dict[str, Widths] = field(default_factory=dict)
 
     @property
     def added_parameters(self) -> int:

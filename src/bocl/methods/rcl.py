@@ -10,12 +10,12 @@ The `tuned` controller also learns from batches of four, with standardised rewar
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import torch
 from torch import nn
 
-from bocl.checks import whole
+from bocl.checks import whole, word
 from bocl.methods.bocl import BOCL
 from bocl.methods.budget import GoalSettings
 from bocl.methods.reward import RewardSettings
@@ -60,6 +60,7 @@ class RCL(BOCL):
         goal, tasks  as in BOCL
         """
         self.trials = whole(least=1)("rcl.trials", trials)
+        self.controller = word(*get_args(ControllerName))("rcl.controller", controller)
         search = SearchSettings(
             "reinforce",
             trials=self.trials,
@@ -80,5 +81,5 @@ class RCL(BOCL):
             seed=seed,
             device=device,
         )
-        self.controller, self.bounds, self.memory_gb = search.controller, search.bounds, search.memory_gb
+        self.bounds, self.memory_gb = search.bounds, search.memory_gb
         self.wiring, self.alpha = self.growth.wiring, self.reward.alpha

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +21,15 @@ from bocl.training.trainer import Fit
 
 
 @dataclass(frozen=True, eq=False)
-class Pull:
-    """What draws weights besides the loss.
+class Penalties:
+    """What the objective has beside the loss, over all that is trained.
 
-    l1             μ: taken off the size of every trained weight after a step at the full learning rate
-    group_lasso    γ: taken off the norm of the groups of units beyond ``grouped_after`` likewise
-    l2             μ₂ of μ₂/2 ‖W‖², on all that is trained
-    anchor         λ of λ/2 ‖W - W'‖², W' being ``anchored``
+    μ‖W‖₁ + γ Σ_g ‖W_g‖₂ + μ₂/2 ‖W‖² + λ/2 ‖W - W'‖²
+
+    l1             μ, on weights of layers and head; biases and norms have none
+    group_lasso    γ, on the groups of the units beyond ``grouped_after``
+    l2             μ₂
+    anchor         λ, W' being ``anchored``; what is not in it has none
     """
 
     l1: float = 0.0
@@ -45,42 +47,50 @@ def train_part(
     data: DeviceTask,
     recipe: Recipe,
     masks: Masks,
-    pull: Pull,
+    penalties: Penalties,
     *,
+    step: str,
     name: str,
     seed: int,
     listen: Listener,
 ) -> tuple[dict[str, Tensor], Fit]:
     """Train what the masks say and return all tensors; the rest keeps its bits.
 
-    The recipe must have no weight decay, which would move what has no gradient.
+    step  what this training is for, to be told
+    name  of the task, for the message of a training that diverges
+
+    Penalties are solved for after every step on the loss (``training/proximal.py``), so that zeros are exact. The
+    recipe must have no weight decay, which would move what has no gradient.
     """
 
     def adjust_gradients(parameters: Mapping[str, Tensor]) -> None:
         for key, tensor in parameters.items():
-            if tensor.grad is None:
-                continue
-            if key not in masks:
-                tensor.grad.zero_()
-                continue
-            if pull.l2:
-                tensor.grad.add_(tensor.detach(), alpha=pull.l2)
-            if pull.anchor and key in pull.anchored:
-                tensor.grad.add_(tensor.detach() - pull.anchored[key], alpha=pull.anchor)
-            tensor.grad.mul_(masks[key])
+            if tensor.grad is not None:
+                tensor.grad.mul_(masks.get(key, 0.0))
 
-    @torch.no_grad()
-    def shrink(parameters: Mapping[str, Tensor], rate: Any) -> None:
-        part = rate / recipe.learning_rate
-        for key, tensor in parameters.items():
-            if key in masks and (key.endswith("/rows") or key == "head/weight"):
-                tensor.copy_(torch.where(masks[key], soft_threshold(tensor, part * pull.l1), tensor))
-        if pull.group_lasso:
-            own = {key: tensor[0] for key, tensor in parameters.items()}
-            shrink_units(graph, own, pull.grouped_after, part * pull.group_lasso)
+    def solve(parameters: Mapping[str, Tensor], step_size: Callable[[Tensor], Any]) -> None:
+        steps = {key: torch.ones_like(tensor) * step_size(tensor) for key, tensor in parameters.items() if key in masks}
+        for key, s in steps.items():
+            solved = _solved(key, parameters[key], s, penalties)
+            parameters[key].copy_(torch.where(masks[key], solved, parameters[key]))
+        if penalties.group_lasso:
+            # Units beyond ``grouped_after`` are new, and so are all their connections: no mask is needed.
+            own = {key: parameters[key][0] for key in steps}
+            sizes = {key: s[0] for key, s in steps.items()}
+            shrink_units(graph, own, sizes, penalties.grouped_after, penalties.group_lasso)
 
-    listen(RoundStarted("base", (widths,)))
+    listen(RoundStarted(step, (widths,)))
     network = trainable(graph, tensors, widths, data.device)
-    hooks = Hooks(adjust_gradients=adjust_gradients, after_step=shrink if pull.l1 or pull.group_lasso else None)
+    hooks = Hooks(adjust_gradients=adjust_gradients, proximal=solve)
     fit = train_one(network, [data], recipe, name=name, seed=seed, listen=listen, hooks=hooks)
     return network.growth(0).tensors, fit
+
+
+def _solved(key: str, tensor: Tensor, s: Tensor, penalties: Penalties) -> Tensor:
+    """Return the tensor after the proximal step of every penalty but the group lasso; s is its step sizes."""
+    if penalties.l1 and (key.endswith("/rows") or key == "head/weight"):
+        tensor = soft_threshold(tensor, penalties.l1 * s)
+    if penalties.anchor and key in penalties.anchored:
+        pulled = tensor + penalties.anchor * s * penalties.anchored[key]
+        return pulled / (1 + (penalties.l2 + penalties.anchor) * s)
+    return tensor / (1 + penalties.l2 * s)

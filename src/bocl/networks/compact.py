@@ -87,8 +87,8 @@ def normalise_blocks(x: Tensor, sizes: Sequence[int], base_groups: int, eps: flo
     return torch.cat(parts, dim=1)
 
 
-def put_around(old: Tensor, columns: Tensor | None, rows: Tensor) -> Tensor:
-    """Put a growth's columns (o, z_in, …) and rows (z_out, i + z_in, …) around a layer's weight (o, i, …)."""
+def grown_weight(old: Tensor, columns: Tensor | None, rows: Tensor) -> Tensor:
+    """Return a layer's weight (o, i, …) grown by columns (o, z_in, …) and rows (z_out, i + z_in, …)."""
     if columns is None:  # nothing reads back: raw input, or the `forward` wiring
         columns = old.new_zeros(old.shape[0], rows.shape[1] - old.shape[1], *old.shape[2:])
     return torch.cat([torch.cat([old, columns.detach()], 1), rows], 0)
@@ -107,7 +107,7 @@ def assemble(graph: Graph, known: CompactNetwork | None, growth: Growth) -> Comp
         bias = growth.tensors[f"{prefix}/bias"].detach() if layer.bias else None
         if known is not None:
             columns = growth.tensors.get(f"{prefix}/columns")
-            rows = put_around(known.weights[f"{prefix}/weight"], columns, rows)
+            rows = grown_weight(known.weights[f"{prefix}/weight"], columns, rows)
             if bias is not None:
                 bias = torch.cat([known.weights[f"{prefix}/bias"], bias])
         weights[f"{prefix}/weight"] = rows.clone(memory_format=torch.contiguous_format)

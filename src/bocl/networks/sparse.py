@@ -19,38 +19,70 @@ from bocl.networks.graph import Graph, Layer, Widths
 from bocl.networks.growth import tensor_names
 
 Masks = dict[str, Tensor]  # tensor → what of it is trained, to be broadcast; a tensor left out stays as it is
+NEWTON_STEPS = 6  # exact to double precision, also where the steps of a group differ by twelve powers of ten
+_TINY = torch.finfo(torch.float64).tiny
 
 
-def soft_threshold(w: Tensor, threshold: float) -> Tensor:
-    """Return argmin_v ½(v - w)² + threshold·|v|, entry by entry."""
+def soft_threshold(w: Tensor, threshold: Tensor | float) -> Tensor:
+    """Return argmin_v ½(v - w)² + threshold·|v|, entry by entry; w and the result (…), the threshold one or (…)."""
     return w.sign() * (w.abs() - threshold).clamp(min=0)
 
 
-def shrink_factors(norms: Tensor, threshold: float) -> Tensor:
-    """Return what a group of norm ‖w‖ is multiplied by in argmin_v ½‖v - w‖² + threshold·‖v‖."""
-    return (1 - threshold / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(min=0)
+def shrink_groups(w: Tensor, steps: Tensor, coefficient: float) -> Tensor:
+    """Return argmin_v γ‖v‖ + Σ_i (v_i - w_i)² / (2 s_i) of every row, γ being the coefficient.
+
+    w      (C, n), a group in each row
+    steps  s (C, n)
+
+    It is v_i = w_i ν / (ν + γ s_i), where ν = ‖v‖ makes Σ_i (w_i / (ν + γ s_i))² = 1; where no ν > 0 does, it is 0.
+    Newton's method finds ν from below, because 1 / √sum is concave in it, and linear where the steps are alike.
+    """
+    w, reach = w.double(), coefficient * steps.double()  # Adam's steps differ by many powers of ten
+    norms: Tensor = (_norms(w) - reach.amax(1, keepdim=True)).clamp(min=0)
+    for _ in range(NEWTON_STEPS):
+        whole = (norms + reach).clamp(min=_TINY)
+        terms = (w / whole).square()
+        total, slope = terms.sum(1, keepdim=True), (terms / whole).sum(1, keepdim=True)
+        norms = (norms + total * (total.sqrt() - 1) / slope.clamp(min=_TINY)).clamp(min=0)
+    return w * norms / (norms + reach).clamp(min=_TINY)
 
 
 def unit_norms(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
     """Return ‖·‖ of every unit's group, (C,), over those of its tensors that are given."""
-    return torch.stack([part.square().sum(1) for part in _unit_parts(graph, tensors, group)]).sum(0).sqrt()
+    return _norms(_joined_units(graph, tensors, group)).squeeze(1)
 
 
 def silent_units(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
     """Return the units whose group is nothing but zeros, (C,)."""
-    return ~torch.stack([part.any(1) for part in _unit_parts(graph, tensors, group)]).any(0)
+    return ~_joined_units(graph, tensors, group).any(1)
 
 
-def shrink_units(graph: Graph, tensors: Mapping[str, Tensor], before: Widths, threshold: float) -> None:
-    """Take a group-lasso step, in place, on every unit but the first ``before`` of each channel group."""
+def shrink_units(
+    graph: Graph, tensors: Mapping[str, Tensor], steps: Mapping[str, Tensor], before: Widths, coefficient: float
+) -> None:
+    """Take a group-lasso step, in place, on every unit but the first ``before`` of each channel group.
+
+    steps  of every entry of every tensor, in its shape
+    """
     for group, first in enumerate(before):
-        factors = shrink_factors(unit_norms(graph, tensors, group)[first:], threshold)
-        for part in _unit_parts(graph, tensors, group):
-            part[first:].mul_(factors.unsqueeze(1))
+        parts = [part[first:] for part in _unit_parts(graph, tensors, group)]
+        shrunk = shrink_groups(torch.cat(parts, dim=1), _joined_units(graph, steps, group)[first:], coefficient)
+        for part, now in zip(parts, shrunk.split([part.shape[1] for part in parts], dim=1), strict=True):
+            part.copy_(now)
+
+
+def _norms(rows: Tensor) -> Tensor:
+    """Return ‖·‖ of every row of (C, n): (C, 1)."""
+    return rows.square().sum(1, keepdim=True).sqrt()
+
+
+def _joined_units(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> Tensor:
+    """Return all that makes the units of a group, one unit in each row: (C, n)."""
+    return torch.cat(_unit_parts(graph, tensors, group), dim=1)
 
 
 def _unit_parts(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> list[Tensor]:
-    """Return views (C, …) of what makes the units of a group."""
+    """Return views (C, …) of what makes the units of a group: rows, biases, scales, shifts."""
     names = [
         f"layer/{layer.name}/{part}" for layer in graph.layers if layer.group == group for part in ("rows", "bias")
     ]
@@ -62,7 +94,7 @@ def _unit_parts(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> list
 
 
 def reached_units(graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return the units that the head reaches through weights that are not zero, breadth first from the top."""
+    """Return the units that the head reaches through weights that are not zero: booleans (C,) of every group."""
     reached = [
         torch.zeros_like(unit_norms(graph, tensors, group), dtype=torch.bool) for group in range(len(graph.groups))
     ]
@@ -75,8 +107,14 @@ def reached_units(graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tensor]:
     return reached
 
 
-def inside(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> Masks:
-    """Mask what lies within a sub-network: connections with both ends in it, its biases, its part of norms and head."""
+def masks_within(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> Masks:
+    """Mask what lies within a sub-network: connections with both ends in it, its biases, its part of norms and head.
+
+    units  of every group those in it, booleans (C,)
+
+    Masks are booleans: of weights (out, in, 1, …), (out, 1, …) above raw input, (1, in) of the head; of biases and
+    norms (C,) or (C·spread,).
+    """
     masks = {"head/bias": _whole(tensors)}
     for layer in (*graph.layers, graph.head):
         weight, bias = tensor_names(layer)
@@ -90,8 +128,11 @@ def inside(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor])
     return masks
 
 
-def stamped_later(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) -> Masks:
-    """Mask what is newer than the first ``before`` units of each group: connections with an end there, norms, head."""
+def masks_of_new(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) -> Masks:
+    """Mask what is newer than the first ``before`` units of each group: connections with an end there, norms, head.
+
+    Masks are booleans as those of ``masks_within``; of norms and head one for the whole.
+    """
     new = []
     for group, first in enumerate(before):
         norms = unit_norms(graph, tensors, group)
@@ -106,7 +147,10 @@ def stamped_later(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) -
 
 
 def _ends(layer: Layer, units: Sequence[Tensor]) -> list[Tensor]:
-    """Return which outputs (out, 1, …) and inputs (1, in, …) of a layer are of these units; raw input has none."""
+    """Return which outputs (out, 1, …) and inputs (1, in, …) of a layer are of these units; raw input has none.
+
+    units  booleans (C,) of every group
+    """
     beyond = (1,) * len(layer.kernel)
     ends = [] if layer.group is None else [units[layer.group].view(-1, 1, *beyond)]
     if layer.source.group is not None:
@@ -115,4 +159,5 @@ def _ends(layer: Layer, units: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _whole(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Return the mask, (), of a tensor that is trained whole."""
     return torch.tensor(True, device=tensors["head/weight"].device)

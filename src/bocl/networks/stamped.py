@@ -5,7 +5,10 @@ is the top-left corner of every matrix. A connection's stamp is the later of its
 changed by later tasks; heads and norms are each task's own.
 
     layer/NAME/rows (out, in, *kernel), layer/NAME/bias (out,)      shared
-    head/weight, head/bias, norm/NAME/…                             of every task
+    head/weight (classes, in), head/bias (classes,)                 of every task
+    norm/NAME/weight, bias, mean, var (C,)                          of every task
+
+out and C are units of a group; in is raw channels, or the units read; after a flatten, each unit's spread of columns.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from torch import Tensor
 
 from bocl.errors import NetworkError
 from bocl.networks import functions
-from bocl.networks.compact import CompactNetwork, put_around
+from bocl.networks.compact import CompactNetwork, grown_weight
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
 from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, shapes, tensor_names
 from bocl.networks.stacked import Children
@@ -26,14 +29,19 @@ _SETTINGS = GrowthSettings(attention=False)
 
 
 class StampedNetwork:
-    """Shared layers, the units that every task added to them, and every task's own head and norms."""
+    """Shared layers, the units that every task added to them, and every task's own head and norms.
+
+    layers  NAME → layer/… as they are now, of all units
+    own     of every task NAME → its head/…, norm/…, of the units stamped no later
+    added   the stamps, counted: units of each group by the task that brought them
+    """
 
     def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
         self.graph = graph
         self.device = torch.device(device)
         self.layers: dict[str, Tensor] = {}
         self.own: list[dict[str, Tensor]] = []
-        self.added: list[Widths] = []  # the stamps, counted: units of each group by the task that brought them
+        self.added: list[Widths] = []
         self._views: dict[int, CompactNetwork] = {}
 
     def widths(self, task: int) -> Widths:
@@ -63,13 +71,14 @@ class StampedNetwork:
         self.added, self._views = list(added), {}
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes of the task); units stamped later have no part in them."""
+        """Return logits (n, classes of the task) of inputs (n, *shape); units stamped later have no part in them."""
         if task not in self._views:
             self._views[task] = self._view(task)
         with torch.no_grad():
             return self._views[task](x)
 
     def _view(self, task: int) -> CompactNetwork:
+        """Return what a task sees: of every layer the corner (out_t, in_t, *kernel)."""
         widths, weights = self.widths(task), dict(self.own[task])
         for layer in self.graph.layers:
             assert layer.group is not None
@@ -104,7 +113,7 @@ class StampedNetwork:
 
 
 def trainable(graph: Graph, tensors: Mapping[str, Tensor], widths: Widths, device: torch.device) -> Children:
-    """Return a task's whole network as a stack of one."""
+    """Return a task's whole network, of so many units in each group, as a stack of one: every tensor (1, …)."""
     return Children(graph, None, [Growth(widths, len(tensors["head/weight"]), dict(tensors))], device=device)
 
 
@@ -118,14 +127,18 @@ def widened(
     seed: int,
     device: torch.device | str,
 ) -> dict[str, Tensor]:
-    """Add z new units to every group, connected with all others; known weights, norms and, if there, head go on."""
+    """Add z new units to every group, connected with all others; known weights, norms and, if there, head go on.
+
+    rows (out, in, *kernel) → (out + z_out, in + z_in, *kernel), head/weight (classes, in) → (classes, in + z_in);
+    ``before`` is the units there are
+    """
     earlier = [Growth(before, classes, dict(tensors))] if tensors else []
     fresh = initialise(graph, earlier, z, classes, _SETTINGS, seed=seed).tensors
     fresh = {name: tensor.to(device) for name, tensor in fresh.items()}
     columns = {name: fresh.pop(name) for name in list(fresh) if name.endswith("/columns") and name.startswith("layer/")}
     for name, old in tensors.items():
         if name.endswith("/rows"):
-            fresh[name] = put_around(old, columns.get(name.removesuffix("rows") + "columns"), fresh[name])
+            fresh[name] = grown_weight(old, columns.get(name.removesuffix("rows") + "columns"), fresh[name])
         elif name.startswith("layer/"):
             fresh[name] = torch.cat([old, fresh[name]])
         elif name == "head/weight":
@@ -137,6 +150,8 @@ def widened(
 
 def rewired(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> dict[str, Tensor]:
     """Return the network made of these units of every group, by number: some left out, some there twice.
+
+    units  of every group (C',) numbers of units; its tensors have C' units then
 
     A unit brings its incoming weights, its bias, its place in norms, and what every reader makes of it.
     """
@@ -167,6 +182,9 @@ def duplicated(
 ) -> dict[str, Tensor]:
     """Give units of every group, by number, a copy each at the end; the originals go back to what they were in ``old``.
 
+    old     layer/NAME/rows (out_before, in_before, *kernel) and bias, before the task
+    copied  of every group (c,) numbers of units, all below ``before``
+
     Units newer than the first ``before`` of their group, the copies and the head read the copy where they read the
     original; old units go on reading the original, so that tasks which see old units alone see what they saw.
     """
@@ -177,18 +195,27 @@ def duplicated(
     ]
     found = rewired(graph, tensors, units)
     for layer in (*graph.layers, graph.head):
-        weight, bias = tensor_names(layer)
+        weight, _ = tensor_names(layer)
         source = layer.source.group
         if source is not None:
             first_new = 0 if layer.group is None else before[layer.group]
             found[weight][:first_new, counts[source] * layer.source.spread :] = 0
             found[weight][first_new:, spread_units(copied[source], layer.source.spread)] = 0
-        if layer.group is not None:
-            originals = copied[layer.group]
-            found[weight][originals] = 0
-            found[weight][originals, : old[weight].shape[1]] = old[weight][originals]
-            if layer.bias:
-                found[bias][originals] = old[bias][originals]
+    return restored(graph, found, old, copied)
+
+
+def restored(
+    graph: Graph, tensors: Mapping[str, Tensor], old: Mapping[str, Tensor], units: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """Put units of every group, (c,) by number, back to what they were in ``old``; they read no later unit then."""
+    found = dict(tensors)
+    for layer in graph.layers:
+        assert layer.group is not None
+        originals, (weight, bias) = units[layer.group], tensor_names(layer)
+        found[weight] = found[weight].index_fill(0, originals, 0)
+        found[weight][originals, : old[weight].shape[1]] = old[weight][originals]
+        if layer.bias:
+            found[bias] = found[bias].index_copy(0, originals, old[bias][originals])
     return found
 
 

@@ -29,7 +29,7 @@ class TaskDone:
 class RoundStarted:
     """Networks begin to be trained together.
 
-    purpose  `base`, `difficulty` (the paper's meta-feature) or `search`
+    purpose  `base`, `difficulty` (the paper's meta-feature), `search`, or a step of a method's own, by name
     widths   of each network
     trial    number of the first of them in this task's search, from 1; 0 outside the search
     trials   most trials this task's search may make

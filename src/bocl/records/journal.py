@@ -259,17 +259,15 @@ def to_json(value: object, where: str) -> object:
 class Journal:
     """The one writer of a journal file; open it with ``Journal.open`` and close it, or use ``with``.
 
-    path       the file
-    records    what the file held when it was opened, oldest first
-    head       the hash of the last line, which speaks for all lines
-    cut_bytes  how many bytes of an unfinished last line were cut off on opening; 0 after a clean end
+    path     the file
+    records  what the file held when it was opened, oldest first
+    head     the hash of the last line, which speaks for all lines
     """
 
-    def __init__(self, file: LineFile, lines: list[Line], cut_bytes: int) -> None:
+    def __init__(self, file: LineFile, lines: list[Line]) -> None:
         self.path = file.path
         self.records = [line.record for line in lines]
         self.head = lines[-1].sha256 if lines else BEGINNING
-        self.cut_bytes = cut_bytes
         self._file = file
 
     @classmethod
@@ -285,7 +283,7 @@ class Journal:
         except BaseException:
             file.close()
             raise
-        return cls(file, lines, len(data) - intact)
+        return cls(file, lines)
 
     def append(self, record: Mapping[str, object]) -> None:
         """Add one record; when this returns, the record survives a crash of the machine."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import WrapValidator
@@ -65,6 +65,8 @@ class TaskRecord:
     samples           training samples shown, over all networks trained for it
     seconds           wall-clock time of learning it
     training_seconds  the part of it spent training; the rest is search, scoring and set-up
+    memory            numbers kept after the task beside the parameters, to learn later tasks with
+    units             how many units of each hidden group the method's own steps were about, by step
     """
 
     index: int
@@ -79,6 +81,8 @@ class TaskRecord:
     samples: int
     seconds: float
     training_seconds: float
+    memory: int = 0
+    units: dict[str, Widths] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

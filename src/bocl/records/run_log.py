@@ -183,7 +183,8 @@ class RunLog:
         wanted = self.starts[0].config["stream"]["tasks"]
         _require(index < wanted, f"it finishes task {index + 1} of {wanted}")
         self._check_sizes(entry, index)
-        for widths in (entry.widths, *(trial.widths for trial in entry.trials)):
+        _require(entry.memory >= 0, f"{entry.memory} numbers are kept beside the parameters")
+        for widths in (entry.widths, *(trial.widths for trial in entry.trials), *entry.units.values()):
             self._check_widths(widths)
         _check_proof(proof, index)
         self.tasks.append(entry)

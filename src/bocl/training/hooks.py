@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,30 +17,20 @@ Parameters = Mapping[str, Tensor]
 class Hooks:
     """Functions called in every step, each optional.
 
-    penalty           parameters → (K,) added to each network's loss
     adjust_gradients  called between backward and the optimiser's step, may change ``.grad``
     proximal          called after the optimiser's step, solves for another term of the objective (``proximal.py``)
-    after_step        called last, with the learning rate: a number, or a tensor of one
 
     A step may be captured as a CUDA graph. So hooks are tensor operations, the same in every step, and all they read is
     on the device; a training whose hooks do more is given ``graphed=False``.
     """
 
-    penalty: Callable[[Parameters], Tensor] | None = None
     adjust_gradients: Callable[[Parameters], None] | None = None
     proximal: Proximal | None = None
-    after_step: Callable[[Parameters, Any], None] | None = None
 
-    def objective(self, losses: Tensor, parameters: Parameters) -> Tensor:
-        """Return what is followed down: the losses (K,), and the penalty."""
-        return losses if self.penalty is None else losses + self.penalty(parameters)
-
-    def update(self, optimiser: torch.optim.Optimizer, parameters: Parameters, rate: Any) -> None:
+    def update(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> None:
         """Take the optimiser's step and all that goes with it; gradients are there."""
         if self.adjust_gradients is not None:
             self.adjust_gradients(parameters)
         optimiser.step()
         if self.proximal is not None:
             take_proximal(self.proximal, parameters, optimiser)
-        if self.after_step is not None:
-            self.after_step(parameters, rate)

@@ -50,13 +50,12 @@ class EagerStep:
         """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        parameters = self.network.parameters
         with matrix_precision(self.precision):
             losses = batch_losses(self.network, task, batch, self.precision, self._known(task))
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
-            self.hooks.objective(losses, parameters).sum().backward()
-            self.hooks.update(self.optimiser, parameters, rate)
+            losses.sum().backward()
+            self.hooks.update(self.optimiser, self.network.parameters)
 
     def beside_others(self) -> AbstractContextManager[None]:
         """Take steps inside; no other run goes on meanwhile."""
@@ -99,7 +98,7 @@ class GraphedStep:
                 self.optimiser.zero_grad(set_to_none=True)
                 for index in self.tasks:  # all tasks in one step: a fused optimiser begins with all tensors at once
                     self._backward(index)
-                self.hooks.update(self.optimiser, self.network.parameters, self.rate)
+                self.hooks.update(self.optimiser, self.network.parameters)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graphs = {}
         for index in self.tasks:
@@ -108,13 +107,13 @@ class GraphedStep:
             # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
             with torch.cuda.graph(graphs[index], stream=stream, capture_error_mode="thread_local"):
                 self._backward(index)
-                self.hooks.update(self.optimiser, self.network.parameters, self.rate)
+                self.hooks.update(self.optimiser, self.network.parameters)
         return graphs
 
     def _backward(self, index: int) -> None:
         losses = batch_losses(self.network, self.tasks[index], self.batches[index], self.precision, self.known[index])
         self.total.add_(losses.detach())
-        self.hooks.objective(losses, self.network.parameters).sum().backward()
+        losses.sum().backward()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Begin anew from these tensors: the optimiser forgets, the network takes them over."""
