@@ -14,6 +14,7 @@ from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
 from bocl.experiment.memory import RoundMemory
 from bocl.experiment.proof import make_canaries
+from bocl.experiment.reuse import mean_gates
 from bocl.experiment.store import RunStore, machine
 from bocl.methods.checks import check_task
 from bocl.methods.joint import Joint
@@ -104,6 +105,7 @@ def run(
                 samples=learned.effort.samples,
                 seconds=seconds,
                 training_seconds=learned.effort.seconds,
+                attention=mean_gates(method, index, validation[-1]),
             )
             store.commit(record, method, canaries)
             listen(TaskDone(record))

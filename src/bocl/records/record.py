@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import WrapValidator
@@ -63,6 +63,8 @@ class TaskRecord:
     samples           training samples shown, over all networks trained for it
     seconds           wall-clock time of learning it
     training_seconds  the part of it spent training; the rest is search, scoring and set-up
+    attention         mean gate of every gated layer on the units of each task so far, this one last; NaN where there
+                      are none. Absent in early records
     """
 
     index: int
@@ -77,6 +79,7 @@ class TaskRecord:
     samples: int
     seconds: float
     training_seconds: float
+    attention: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,9 @@ class RunLog:
             _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
         for value in (*entry.row, *entry.validation_row):
             _require(0 <= value <= 1, f"an accuracy is {value}")
+        for layer, gates in entry.attention.items():
+            _require(len(gates) == index + 1, f"{layer} has {len(gates)} mean gates, not {index + 1}")
+            _require(all(math.isnan(gate) or 0 <= gate <= 1 for gate in gates), f"mean gates of {layer} are {gates}")
         for widths in (entry.widths, *(trial.widths for trial in entry.trials)):
             self._check_widths(widths)
         _check_file(proof.canaries, canaries_place(index))
