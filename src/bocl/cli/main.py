@@ -14,6 +14,7 @@ from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
 from bocl.cli.figures import one_line
 from bocl.cli.list import list_command
+from bocl.cli.report import report_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
 from bocl.cli.validate import validate_command
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command("run")(run_command)
 app.command("show")(show_command)
 app.command("audit")(audit_command)
+app.command("report")(report_command)
 app.command("list")(list_command)
 app.command("validate")(validate_command)
 app.command("bench")(bench_command)
