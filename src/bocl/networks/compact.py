@@ -42,7 +42,7 @@ class CompactNetwork:
         return self._values(x, head)[-1]
 
     def openness(self, x: Tensor) -> dict[str, Tensor]:
-        """Return for every gated layer its mean gate, over inputs (n, *shape) and the units each growth added: (growths,).
+        """Return for every gated layer its mean gate over inputs (n, *shape), on the units of each growth: (growths,).
 
         A growth that added no units to what the layer reads has none: NaN.
         """

@@ -10,6 +10,7 @@ from typing import Literal
 from bocl.report.style import Style
 
 Kind = Literal["plain", "percent", "count"]
+Spacing = Literal["even", "factors", "errors"]
 Cell = str | float | int | None
 
 
@@ -29,13 +30,13 @@ class Table:
 class Axis:
     """An axis: what is measured, its unit included, and how its numbers are said.
 
-    kind  `percent`: shares, shown times 100; `count`: whole numbers, shown as 20k or 1.5M
-    log   whether each step along it is a factor
+    kind     `percent`: shares, shown times 100; `count`: whole numbers, shown as 20k or 1.5M
+    spacing  equal steps along it are equal differences, equal factors, or equal factors of the error 1 - value
     """
 
     label: str
     kind: Kind = "plain"
-    log: bool = False
+    spacing: Spacing = "even"
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Growth:
 
     name: str
     title: str
+    style: Style
     layers: tuple[str, ...]
     tasks: tuple[str, ...]
     added: tuple[tuple[int, ...], ...]
@@ -133,26 +135,25 @@ def numbers(chart: Chart) -> Table:
     """Return every number a figure shows."""
     match chart:
         case Plot():
-            header = ("series", chart.x.label, chart.y.label, "sd of x", "sd of y", "note")
             rows = [
                 (series.name, point.x, point.y, point.x_sd, point.y_sd, point.note)
                 for series in chart.series
                 for point in series.points
             ]
-            return _table(chart.name, header, rows)
+            return _table(chart.name, ("series", chart.x.label, chart.y.label, "sd of x", "sd of y", "note"), rows)
         case Bars():
             header = ("name", chart.axis.label, "sd", "as shown", "note")
             return _table(
                 chart.name, header, [(row.label, row.value, row.sd, row.text, row.note) for row in chart.rows]
             )
         case HeatMap():
-            header = (chart.row_label, chart.column_label, chart.value.label)
             cells = [
                 (row, column, value)
                 for row, values in zip(chart.rows, chart.cells, strict=True)
                 for column, value in zip(chart.columns, values, strict=False)
             ]
-            return _table(chart.name, header, [cell for cell in cells if not math.isnan(cell[2])])
+            labels = (chart.row_label, chart.column_label, chart.value.label)
+            return _table(chart.name, labels, [cell for cell in cells if not math.isnan(cell[2])])
         case Growth():
             units = [
                 (task, layer, count)

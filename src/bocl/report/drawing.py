@@ -92,7 +92,7 @@ def mark(place: Place, style: Style, size: float = 4.0, note: str = "") -> Shape
 
 def text_width(text: str, size: float) -> float:
     """Return about how wide a text is, whatever the reader's font."""
-    return 0.56 * size * len(text)
+    return 0.61 * size * len(text)
 
 
 def _ring(corners: int, radius: float, turned: float = 0.0, inner: float | None = None) -> tuple[Place, ...]:

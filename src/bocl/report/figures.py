@@ -10,6 +10,7 @@ from bocl.records.record import TaskRecord
 from bocl.records.summary import RunSummary
 from bocl.records.wording import duration, mean_and_spread, millions, percent, points
 from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
+from bocl.report.scale import by_errors
 from bocl.report.style import Style, style_of
 from bocl.report.systems import Setting, Spread, Stream, System, pairs
 
@@ -62,9 +63,13 @@ def accuracy_against_parameters(stream: Stream) -> Plot:
             found.append(Point(size.mean, accuracy.mean, note, size.sd, accuracy.sd))
         series.append(Series(system.name, style_of(system), tuple(found)))
     sizes = [point.x for each in series for point in each.points]
-    log = bool(sizes) and max(sizes) > 8 * min(sizes) > 0
+    factors = bool(sizes) and max(sizes) > 8 * min(sizes) > 0
     return Plot(
-        f"figure-3-{stream.slug}", stream.label, Axis("parameters stored", "count", log=log), ACCURACY, tuple(series)
+        f"figure-3-{stream.slug}",
+        stream.label,
+        Axis("parameters stored", "count", "factors" if factors else "even"),
+        _spaced(ACCURACY, series),
+        tuple(series),
     )
 
 
@@ -88,7 +93,7 @@ def first_task(stream: Stream) -> Plot:
         f"figure-4-{stream.slug}",
         stream.label,
         Axis("tasks learnt", "count"),
-        Axis("test accuracy on task 1 (%)", "percent"),
+        _spaced(Axis("test accuracy on task 1 (%)", "percent"), series),
         tuple(series),
     )
 
@@ -102,7 +107,7 @@ def accuracy_against_trials(stream: Stream) -> Plot:
             Point(trial, spread.mean, f"{system.name}, {trial} trials: {percent_with_sd(spread)}", y_sd=spread.sd)
             for trial, spread in enumerate(spreads)
         ]
-        series.append(Series(system.name, style_of(system), tuple(found), joined="steps", marked=False))
+        series.append(Series(system.name, style_of(system), tuple(found), joined="steps"))
     return Plot(
         f"figure-5-{stream.slug}",
         stream.label,
@@ -174,22 +179,21 @@ def attention_ablation(stream: Stream) -> Bars:
 
 def comparison(stream: Stream) -> Table:
     """Every system and setting side by side, as text: mean ± sd over seeds."""
-    rows = []
-    for system in stream.systems:
-        for setting in system.settings:
-            rows.append(
-                (
-                    named(system, setting),
-                    str(len(setting.runs)),
-                    _cell(setting, "accuracy", _hundredths, _hundredths),
-                    _cell(setting, "backward_transfer", points, _hundredths),
-                    _cell(setting, "first_task_forgetting", points, _hundredths),
-                    _cell(setting, "parameters", _whole, _whole),
-                    _whole(setting.spread("attention").mean),
-                    millions(setting.spread("samples").mean),
-                    duration(setting.spread("seconds").mean) + ("" if setting.alone else " (shared)"),
-                )
-            )
+    rows = [
+        (
+            named(system, setting),
+            str(len(setting.runs)),
+            _cell(setting, "accuracy", _hundredths, _hundredths),
+            _cell(setting, "backward_transfer", points, _hundredths),
+            _cell(setting, "first_task_forgetting", points, _hundredths),
+            _cell(setting, "parameters", _whole, _whole),
+            _whole(setting.spread("attention").mean),
+            millions(setting.spread("samples").mean),
+            duration(setting.spread("seconds").mean) + ("" if setting.alone else " (shared)"),
+        )
+        for system in stream.systems
+        for setting in system.settings
+    ]
     header = (
         "system",
         "seeds",
@@ -209,10 +213,14 @@ def _main(stream: Stream) -> list[System]:
     return [system for system in stream.systems if system.changed in ((), ("rcl.controller",))]
 
 
+def _spaced(axis: Axis, series: Sequence[Series]) -> Axis:
+    return by_errors(axis, [point.y for each in series for point in each.points])
+
+
 def _bar(system: System, setting: Setting, figure: str, say: Callable[[float], str]) -> Bar:
     spread = setting.spread(figure)
     note = f"{named(system, setting)}: {_with_sd(spread, say)}, {spread.count} seeds"
-    return Bar(system.name, style_of(system), spread.mean, spread.sd, say(spread.mean), note)
+    return Bar(system.name, style_of(system), spread.mean, spread.sd, _with_sd(spread, say), note)
 
 
 def _cell(setting: Setting, figure: str, mean: Callable[[float], str], sd: Callable[[float], str]) -> str:

@@ -56,12 +56,17 @@ class Match:
         """Share of the rival's parameters that BOCL saves."""
         if self.own is None:
             return None
-        theirs = self.rival.headline.spread("parameters").mean
-        return 1 - self.own[1].spread("parameters").mean / theirs
+        return 1 - self.own[1].spread("parameters").mean / self.rival.headline.spread("parameters").mean
+
+    @property
+    def gap(self) -> float:
+        """Test accuracy of the BOCL setting less the rival's."""
+        assert self.own is not None
+        return self.own[1].spread("accuracy").mean - self.rival.headline.spread("accuracy").mean
 
 
 def match(stream: Stream, rival: str) -> Match | None:
-    """Find the BOCL setting to set beside a rival: of those on par in validation accuracy the one of fewest parameters."""
+    """Find the BOCL setting to set beside a rival: the smallest of those on par on validation samples."""
     other, own = stream.system(rival), stream.system("bocl")
     if other is None or own is None:
         return None
@@ -84,9 +89,7 @@ def reductions(streams: Sequence[Stream]) -> Table:
             theirs = found.rival.headline
             cells = ["no matched point", "", ""]
             if found.own is not None and found.reduction is not None:
-                setting = found.own[1]
-                gap = setting.spread("accuracy").mean - theirs.spread("accuracy").mean
-                cells = [_share(found.reduction), _sized(*found.own), f"{points(gap)} points"]
+                cells = [_share(found.reduction), _sized(*found.own), f"{points(found.gap)} points"]
             rows.append(
                 (stream.label, rival, "" if value is None else _share(value), *cells, _sized(found.rival, theirs))
             )
@@ -180,14 +183,14 @@ def _trials(claim: Claim, stream: Stream) -> Finding:
 def _parameters(claim: Claim, stream: Stream) -> Finding:
     about = f"parameters saved against {claim.rival} at matched accuracy"
     assert claim.value is not None
+    paper = _share(claim.value)
     found = match(stream, claim.rival)
     if found is None:
-        return Finding(claim, about, _share(claim.value))
+        return Finding(claim, about, paper)
     if found.reduction is None:
-        return Finding(claim, about, _share(claim.value), "no matched point", "missed")
-    return _judged(
-        claim, about, _share(claim.value), _share(found.reduction), found.reduction, claim.value, _share_points
-    )
+        return Finding(claim, about, paper, "no matched point", "missed")
+    ours = f"{_share(found.reduction)} (test accuracy {points(found.gap)} points)"
+    return _judged(claim, about, paper, ours, found.reduction, claim.value, _share_points)
 
 
 def _attention(claim: Claim, stream: Stream) -> Finding:

@@ -9,14 +9,21 @@ from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
 from bocl.records.wording import percent, widths_text
 from bocl.report.charts import Axis, Growth, HeatMap, Plot, Point, Series
+from bocl.report.scale import by_errors
 from bocl.report.style import Style
+from bocl.report.systems import METHODS
 
 
 def growth(run: RunSummary, name: str) -> Growth:
     """Units each task added to every layer."""
     tasks = tuple(task.name for task in run.tasks)
     return Growth(
-        f"{name}-growth", "Units by layer and task", run.groups, tasks, tuple(task.widths for task in run.tasks)
+        f"{name}-growth",
+        "Units by layer and task",
+        _style(run),
+        run.groups,
+        tasks,
+        tuple(task.widths for task in run.tasks),
     )
 
 
@@ -69,7 +76,7 @@ def searches(run: RunSummary, name: str) -> list[Plot]:
 
 
 def _search(run: RunSummary, task: TaskRecord, name: str, y_range: tuple[float, float] | None) -> Plot:
-    style = Style(run.method)
+    style = _style(run)
     tried = [
         Point(trial.parameters, trial.accuracy, _tell(number, trial), ringed=trial.widths == task.widths)
         for number, trial in enumerate(task.trials)
@@ -80,7 +87,7 @@ def _search(run: RunSummary, task: TaskRecord, name: str, y_range: tuple[float, 
         name,
         f"task {task.index + 1}: {len(task.trials)} trials, kept {widths_text(task.widths)}",
         Axis("parameters added", "count"),
-        Axis("validation (%)", "percent"),
+        by_errors(Axis("validation (%)", "percent"), y_range or ()),
         (
             Series("front", Style("muted"), tuple(best), joined="steps", marked=False),
             Series("trials", style, tuple(tried), joined="no"),
@@ -123,3 +130,7 @@ def _tell(number: int, trial: Trial) -> str:
 
 def _numbered(count: int) -> tuple[str, ...]:
     return tuple(str(number + 1) for number in range(count))
+
+
+def _style(run: RunSummary) -> Style:
+    return Style(run.method if run.method in METHODS else "ink")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from bocl.report.charts import Bars, Chart, Growth, HeatMap, Plot, Series
 from bocl.report.drawing import Box, Circle, Drawing, Line, Place, Shape, Words, mark, text_width
@@ -38,7 +39,7 @@ def _plot(chart: Plot) -> Drawing:
     y = fit(chart.y, seen, height - bottom, top)
     across = (
         ticks(x, 3 if chart.small else 5)
-        if chart.x.kind != "count" or x.log
+        if chart.x.kind != "count" or x.spacing != "even"
         else whole_ticks(x, 3 if chart.small else 8)
     )
     upward = ticks(y, 3 if chart.small else 5)
@@ -68,26 +69,22 @@ def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: flo
     style = series.style
     places = [(x(point.x), y(point.y)) for point in series.points]
     stepped = series.joined == "steps"
-    if not series.marked and any(point.y_sd for point in series.points):
+    if stepped and any(point.y_sd for point in series.points):
         above = [(x(point.x), y(point.y + (point.y_sd or 0))) for point in series.points]
         below = [(x(point.x), y(point.y - (point.y_sd or 0))) for point in series.points]
-        band = [*_steps(above), *reversed(_steps(below))] if stepped else [*above, *reversed(below)]
-        items.append(Shape(tuple(band), style.colour, opacity=0.15))
+        items.append(Shape((*_steps(above), *reversed(_steps(below))), style.colour, opacity=0.15))
     if series.joined != "no" and len(places) > 1:
         path = _steps(places) if stepped else places
-        items.append(
-            Line(
-                tuple(path), style.colour, 1.8 if not stepped or style.colour != "muted" else 1, style.dash, series.name
-            )
-        )
+        items.append(Line(tuple(path), style.colour, 1.8 if series.marked else 1, style.dash, series.name))
     if not series.marked:
         return
+    size = 0.6 * size if stepped else size
     for point, place in zip(series.points, places, strict=True):
         for sd, ends in (
             (point.x_sd, ((x(point.x - (point.x_sd or 0)), place[1]), (x(point.x + (point.x_sd or 0)), place[1]))),
             (point.y_sd, ((place[0], y(point.y - (point.y_sd or 0))), (place[0], y(point.y + (point.y_sd or 0))))),
         ):
-            if sd:
+            if sd and not stepped:
                 items.append(Line(ends, style.colour, 1))
         items.append(mark(place, style, size, point.note))
         if point.ringed:
@@ -194,7 +191,16 @@ def _growth(chart: Growth) -> Drawing:
             x = left + task * step + 0.15 * step
             note = f"task {task + 1}, {chart.tasks[task]}: {name} +{new:,}, then {known + new:,} units"
             items.append(Box(x, foot - scale(known), 0.7 * step, scale(known), "known", note))
-            items.append(Box(x, foot - scale(known + new), 0.7 * step, scale(known + new) - scale(known), "bocl", note))
+            items.append(
+                Box(
+                    x,
+                    foot - scale(known + new),
+                    0.7 * step,
+                    scale(known + new) - scale(known),
+                    chart.style.colour,
+                    note,
+                )
+            )
             known += new
             if step >= 17:
                 spot = (x + 0.35 * step, foot - scale(known) - 2)
@@ -233,7 +239,7 @@ def sample(series: Series, place: Place) -> list[Line | Shape | Circle]:
 def _steps(places: Sequence[Place]) -> list[Place]:
     """Return the corners of a line that stays level until the next place."""
     found = [places[0]]
-    for (_, before), (x, y) in zip(places, places[1:], strict=False):
+    for (_, before), (x, y) in pairwise(places):
         found += [(x, before), (x, y)]
     return found
 

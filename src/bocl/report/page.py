@@ -10,8 +10,9 @@ from importlib import resources
 from bocl.checks import counted
 from bocl.records.summary import RunSummary
 from bocl.records.wording import duration, percent, points
-from bocl.report.charts import Chart, Series, Table
+from bocl.report.charts import Chart, Series
 from bocl.report.drawing import Drawing
+from bocl.report.figures import named
 from bocl.report.findings import Finding
 from bocl.report.inside import task_rows
 from bocl.report.layout import draw, sample
@@ -40,10 +41,10 @@ def page(runs: Sequence[RunSummary]) -> str:
         _scoreboard(compared),
         *map(_section, compared),
         "<section id=inside><h2>Inside the networks</h2>",
-        "<p class=caption>Of every system, the first seed of the setting that validation samples prefer; the other runs "
+        "<p class=caption>Of every system, the first seed of the setting that validation samples prefer; other runs "
         "are folded below it. Grey bars are units known before a task, coloured ones what it added. A heat map’s "
-        "colours run from its least value to its greatest. A ring marks the child that was kept, the grey line the front: "
-        "no child is both smaller and more accurate than those on it.</p>",
+        "colours run from its least value to its greatest. A ring marks the child that was kept, the grey line the "
+        "front: no child is both smaller and more accurate than those on it.</p>",
         *map(_inside, streams),
         "</section>",
         _runs(streams),
@@ -83,8 +84,8 @@ def _scoreboard(compared: Sequence[Section]) -> str:
     judged = [(section, section.findings) for section in compared if section.findings]
     if not judged:
         return (
-            "<p class=caption>None of these runs is of one of the paper’s streams of ten tasks, so its claims are not "
-            "set beside them.</p>"
+            "<section id=claims><p class=caption>None of these runs is of one of the paper’s streams of ten tasks, so "
+            "its claims are not set beside them.</p></section>"
         )
     entries = []
     for section, found in judged:
@@ -107,7 +108,7 @@ def _section(section: Section) -> str:
     for heading, table in section.tables:
         if table.rows:
             parts.append(f"<h3>{escape(heading)}</h3>" if heading else "")
-            parts.append(_table(table.header, [[_cell(cell) for cell in row] for row in table.rows]))
+            parts.append(_table(table.header, [[_cell(cell) for cell in row] for row in table.rows], section.key))
     if section.findings:
         parts.append(_findings(section.findings))
     return "".join([*parts, "</section>"])
@@ -149,7 +150,7 @@ def _inside(stream: Stream) -> str:
     for portrait in shown:
         parts.append(_portrait(portrait))
         others = [
-            (f"{system.name}, {setting.label}".rstrip(", ") + f", seed {run.seed}", run)
+            (f"{named(system, setting)}, seed {run.seed}", run)
             for system in stream.systems
             if any(id(run) == id(portrait.run) for setting in system.settings for run in setting.runs)
             for setting in system.settings

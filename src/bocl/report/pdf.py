@@ -29,7 +29,9 @@ def to_pdf(drawing: Drawing) -> bytes:
         for order, item in enumerate(drawing.items):
             _put(sheet, item, order)
         page = io.BytesIO()
-        FigureCanvasPdf(figure).print_pdf(page, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+        FigureCanvasPdf(figure).print_figure(
+            page, format="pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None}
+        )
     return page.getvalue()
 
 

@@ -4,54 +4,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bocl.report.charts import Axis, Kind
+from bocl.report.charts import Axis, Kind, Spacing
 
 _PADDING = 0.06  # of the range, left free at either end
+_LEAST_ERROR = 1e-4  # an accuracy of 100 % has a place too
+_ACCURACIES = (0.1, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values from ``low`` to ``high`` at places from ``start`` to ``end``; on a log scale equal steps are factors."""
+    """Values from ``low`` to ``high`` at places from ``start`` to ``end``, spaced as ``Axis`` says."""
 
     low: float
     high: float
     start: float
     end: float
-    log: bool = False
+    spacing: Spacing = "even"
 
     def __call__(self, value: float) -> float:
         """Return the place of a value; what is beyond the ends stays at them."""
-        low, high, value = (math.log10(max(each, 1e-12)) if self.log else each for each in (self.low, self.high, value))
-        share = (value - low) / (high - low)
+        low, high, at = (_stretched(each, self.spacing) for each in (self.low, self.high, value))
+        share = (at - low) / (high - low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
 
 def fit(axis: Axis, values: Iterable[float], start: float, end: float, *, zero: bool = False) -> Scale:
     """Return a scale that shows these values, with room around them; ``zero``: from or to zero exactly."""
     found = [value for value in values if math.isfinite(value)] or [0.0]
-    low, high = min(found), max(found)
-    if axis.log and low > 0:
-        room = (high / low) ** _PADDING if high > low else 1.5
-        return Scale(low / room, high * room, start, end, log=True)
     if zero:
-        low, high = min(low, 0.0), max(high, 0.0)
-    least = {"percent": 0.002, "count": 1.0, "plain": 1e-6}[axis.kind]
-    room = max((high - low) * _PADDING, least if high - low < least else 0.0)
-    return Scale(low if zero and low == 0 else low - room, high if zero and high == 0 else high + room, start, end)
+        found.append(0.0)
+    low, high = (_stretched(value, axis.spacing) for value in (min(found), max(found)))
+    size = max(abs(low), abs(high))
+    least = {"percent": 0.02, "count": max(0.1 * size, 2.0), "plain": max(0.1 * size, 1e-6)}[axis.kind]
+    room = _PADDING * (high - low) if high - low >= least or axis.spacing != "even" else (least - high + low) / 2
+    room = room or 0.1
+    low = low if zero and low == 0 else low - room
+    high = high if zero and high == 0 else high + room
+    return Scale(_shrunk(low, axis.spacing), _shrunk(high, axis.spacing), start, end, axis.spacing)
 
 
 def ticks(scale: Scale, most: int = 5) -> list[float]:
     """Return round values between the ends of a scale, ``most`` of them or fewer."""
-    if scale.log:
+    if scale.spacing == "errors":
+        return _thinned([value for value in _ACCURACIES if scale.low <= value <= scale.high], most + 2)
+    if scale.spacing == "factors":
         decades = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
-        for factors in ((1, 2, 5), (1, 3), (1,)):
-            found = [factor * 10.0**decade for decade in decades for factor in factors]
-            found = [value for value in found if scale.low <= value <= scale.high]
-            if len(found) <= most:
-                return found
-        return found[:: math.ceil(len(found) / most)]
+        values = [factor * 10.0**decade for decade in decades for factor in (1, 2, 5)]
+        return _thinned([value for value in values if scale.low <= value <= scale.high], most)
     rough = (scale.high - scale.low) / most
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * size for factor in (1, 2, 2.5, 5, 10) if factor * size >= rough * (1 - 1e-9))
@@ -77,3 +78,25 @@ def say(value: float, kind: Kind, among: Iterable[float] = ()) -> str:
     digits = next((digits for digits in range(4) if all(abs(round(s, digits) - s) < 1e-9 for s in shown)), 4)
     text = f"{factor * value:.{digits}f}"
     return "0" if float(text) == 0 else text
+
+
+def by_errors(axis: Axis, accuracies: Iterable[float]) -> Axis:
+    """Space an axis by errors where even spacing would press the small ones together."""
+    errors = [max(1 - value, _LEAST_ERROR) for value in accuracies]
+    return replace(axis, spacing="errors") if errors and max(errors) > 5 * min(errors) else axis
+
+
+def _stretched(value: float, spacing: Spacing) -> float:
+    if spacing == "factors":
+        return math.log10(max(value, 1e-12))
+    return -math.log10(max(1 - value, _LEAST_ERROR)) if spacing == "errors" else value
+
+
+def _shrunk(value: float, spacing: Spacing) -> float:
+    if spacing == "factors":
+        return float(10.0**value)
+    return float(1 - 10.0**-value) if spacing == "errors" else value
+
+
+def _thinned(values: list[float], most: int) -> list[float]:
+    return values[:: max(1, math.ceil(len(values) / most))]

@@ -14,12 +14,15 @@ from bocl.report.figures import (
     attention_ablation,
     comparison,
     first_task,
+    named,
     parameter_bars,
     time_bars,
 )
 from bocl.report.findings import ON_PAR, Finding, findings, reductions
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches
 from bocl.report.systems import Stream
+
+_SPACING = "Where accuracies lie far apart, equal steps up are equal factors of the error."
 
 
 @dataclass(frozen=True)
@@ -66,16 +69,17 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
         Section(
             "comparison",
             "All systems",
-            "Mean ± standard deviation over seeds. Accuracy is the mean over all tasks at the end, on test samples; BWT is "
-            "the mean change since each task was learnt; parameters are all that is stored, heads and attention included. "
-            "Time is wall-clock; “shared” marks runs that had a device together, whose time is no one's own.",
+            "Mean ± standard deviation over seeds. Accuracy is the mean over all tasks at the end, on test samples; "
+            "BWT is the mean change since each task was learnt; parameters are all that is stored, heads and attention "
+            "included. Time is wall-clock; “shared” marks runs that had a device together: their time is no one's own.",
             tables=tables,
         ),
         Section(
             "figure-2",
             "Figure 2: accuracy, parameters and time",
-            "Marks and bars are means over seeds, whiskers one standard deviation. Of a system run with several settings, the "
-            "one with the highest validation accuracy stands here. Time is that of runs alone on their device.",
+            "Marks and bars are means over seeds, whiskers one standard deviation. Of a system run with several "
+            "settings, the one with the highest validation accuracy stands here. Time is that of runs alone on their "
+            "device.",
             tuple(
                 (stream.label, _filled([accuracy_bars(stream), parameter_bars(stream), time_bars(stream)]))
                 for stream in compared
@@ -85,31 +89,33 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
         Section(
             "figure-3",
             "Figure 3: accuracy against parameters",
-            "One mark for each system and setting; the settings of one system make a curve. Up and to the left is better.",
+            "One mark for each system and setting; the settings of one system make a curve. Up and to the left is "
+            "better. " + _SPACING,
             _side_by_side(compared, accuracy_against_parameters),
             findings=tuple(findings(compared, "figure-3")),
         ),
         Section(
             "figure-4",
             "Figure 4: the first task, as more are learnt",
-            "Test accuracy on task 1 after every later task. A system that forgets nothing draws a level line.",
+            "Test accuracy on task 1 after every later task. A system that forgets nothing draws a level line. "
+            + _SPACING,
             _side_by_side(compared, first_task),
             findings=tuple(findings(compared, "figure-4")),
         ),
         Section(
             "figure-5",
             "Figure 5: accuracy against trials",
-            "Validation accuracy of the child with the best reward so far, averaged over the tasks that were searched for; "
-            "trial 0 adds no units. A search that ended stays level. Bands are one standard deviation over seeds.",
+            "Validation accuracy of the child with the best reward so far, averaged over the tasks that were searched "
+            "for; trial 0 adds no units. A search that ended stays level. Bands are one standard deviation over seeds.",
             _side_by_side(compared, accuracy_against_trials),
             findings=tuple(findings(compared, "figure-5")),
         ),
         Section(
             "table-1",
             "Table 1: parameters saved at matched accuracy",
-            "Each rival stands with the setting that has its highest validation accuracy. Beside it stands the BOCL setting of "
-            f"fewest parameters whose validation accuracy is no more than {100 * ON_PAR:g} points lower; the test split "
-            "matches nothing. Only settings among these runs are used, nothing is interpolated.",
+            "Each rival stands with the setting that has its highest validation accuracy. Beside it stands the BOCL "
+            f"setting of fewest parameters whose validation accuracy is no more than {100 * ON_PAR:g} points lower; "
+            "the test split matches nothing. Only settings among these runs are used, nothing is interpolated.",
             tables=(("", reductions(compared)),),
             findings=tuple(findings(compared, "table-1")),
         ),
@@ -126,7 +132,7 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
 
 def portraits(stream: Stream) -> list[Portrait]:
     """Return the first seed of every system's headline from inside, and runs that are not finished."""
-    shown = [(system.name, system.headline.runs[0]) for system in stream.systems]
+    shown = [(named(system, system.headline), system.headline.runs[0]) for system in stream.systems]
     shown += [(f"{run.method}, not finished", run) for run in stream.unfinished if run.tasks]
     return [portrait(stream, title, run) for title, run in shown]
 

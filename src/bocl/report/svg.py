@@ -14,15 +14,12 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 def inline(drawing: Drawing) -> str:
     """Return an SVG for a page that defines every colour of COLOURS as a variable."""
-    return _svg(drawing, lambda role: f"var(--{role})" if role in COLOURS else role, "")
+    return _svg(drawing, lambda role: f"var(--{role})" if role in COLOURS else role)
 
 
 def standalone(drawing: Drawing) -> str:
     """Return an SVG file."""
-    head = (
-        f' xmlns="{NAMESPACE}" width="{_number(drawing.width)}" height="{_number(drawing.height)}" font-family="{FONT}"'
-    )
-    return _svg(drawing, light, head) + "\n"
+    return _svg(drawing, light, f' xmlns="{NAMESPACE}" font-family="{FONT}"') + "\n"
 
 
 def light(role: str) -> str:
@@ -30,12 +27,13 @@ def light(role: str) -> str:
     return COLOURS[role][0] if role in COLOURS else role
 
 
-def _svg(drawing: Drawing, colour: Callable[[str], str], head: str) -> str:
-    size = f"0 0 {_number(drawing.width)} {_number(drawing.height)}"
+def _svg(drawing: Drawing, colour: Callable[[str], str], head: str = "") -> str:
+    width, height = _number(drawing.width), _number(drawing.height)
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     label = escape(drawing.label)
     paper = f'<rect width="100%" height="100%" fill="{colour("paper")}"/>' if head else ""
     body = "".join(_item(item, colour) for item in drawing.items)
-    return f'<svg{head} viewBox="{size}" role="img" aria-label="{label}">{paper}{body}</svg>'
+    return f'<svg{head} {size} role="img" aria-label="{label}">{paper}{body}</svg>'
 
 
 def _item(item: Item, colour: Callable[[str], str]) -> str:

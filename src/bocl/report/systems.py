@@ -121,7 +121,7 @@ class Stream:
     @property
     def label(self) -> str:
         """Its name as shown."""
-        return f"{self.name}, {self.tasks} tasks"
+        return f"{self.name} ({self.tasks} tasks)"
 
     @property
     def slug(self) -> str:
@@ -179,7 +179,8 @@ def pairs(stream: Stream, name: str, one: Any, other: Any) -> list[tuple[RunSumm
 
 def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
     known: set[str] = set()
-    kept, repeats = [], []
+    kept: list[RunSummary] = []
+    repeats: list[RunSummary] = []
     for run in runs:
         same = json.dumps([run.method, run.seed, flat_settings(run.config)], sort_keys=True)
         if run.finished:
