@@ -112,7 +112,7 @@ def accuracy_against_trials(stream: Stream) -> Plot:
         f"figure-5-{stream.slug}",
         stream.label,
         Axis("trials per task", "count"),
-        Axis("validation accuracy of the best so far (%)", "percent"),
+        _spaced(Axis("validation accuracy, best so far (%)", "percent"), series),
         tuple(series),
     )
 
@@ -181,7 +181,7 @@ def comparison(stream: Stream) -> Table:
     """Every system and setting side by side, as text: mean ± sd over seeds."""
     rows = [
         (
-            named(system, setting),
+            named(system, setting) + (" *" if setting.label and setting is system.headline else ""),
             str(len(setting.runs)),
             _cell(setting, "accuracy", _hundredths, _hundredths),
             _cell(setting, "backward_transfer", points, _hundredths),

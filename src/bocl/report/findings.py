@@ -135,14 +135,14 @@ def _time(claim: Claim, stream: Stream) -> Finding:
 
 
 def _front(claim: Claim, stream: Stream) -> Finding:
-    about = f"no setting of {claim.rival} is better in accuracy or parameters than every setting of bocl"
+    about, paper = f"each setting of {claim.rival} has one of bocl no larger and no less accurate", "each"
     own, other = stream.system("bocl"), stream.system(claim.rival)
     if own is None or other is None:
-        return Finding(claim, about, "all below")
-    below = sum(any(_beats(mine, theirs) for mine in own.settings) for theirs in other.settings)
+        return Finding(claim, about, paper)
+    beaten = sum(any(_beats(mine, theirs) for mine in own.settings) for theirs in other.settings)
     total = len(other.settings)
-    verdict: Verdict = "met" if below == total else "missed"
-    return Finding(claim, about, "all below", f"{below} of {total} below", verdict, f"{total - below} of {total} not")
+    ours = f"{beaten} of {total}"
+    return _judged(claim, about, paper, ours, beaten, total, lambda value: f"{value:.0f} of {total}")
 
 
 def _keeps(claim: Claim, stream: Stream) -> Finding:
@@ -222,8 +222,9 @@ def _judged(
     claim: Claim, about: str, paper: str, ours: str, value: float, wanted: float, say: Callable[[float], str]
 ) -> Finding:
     """Meet a claim with a value that is wanted to be at least so high."""
-    off = abs(value - wanted)
-    return Finding(claim, about, paper, ours, "met" if value >= wanted else "missed", f"by {say(off)}" if off else "")
+    off = say(abs(value - wanted))
+    margin = f"by {off}" if any(digit in off.partition(" ")[0] for digit in "123456789") else ""
+    return Finding(claim, about, paper, ours, "met" if value >= wanted else "missed", margin)
 
 
 def _headlines(stream: Stream, methods: Sequence[str]) -> list[System]:

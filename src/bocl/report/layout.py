@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from bocl.records.wording import percent
 from bocl.report.charts import Bars, Chart, Growth, HeatMap, Plot, Series
 from bocl.report.drawing import Box, Circle, Drawing, Line, Place, Shape, Words, mark, text_width
 from bocl.report.scale import Scale, fit, say, ticks, whole_ticks
 from bocl.report.style import heat
 
 WIDTH = 360.0
+LEAST_HEAT = 0.1  # the least range of a heat map: what is nearly the same looks nearly the same
 _ROW = 19.0
 
 
@@ -134,36 +136,35 @@ def _bars(chart: Bars) -> Drawing:
 
 
 def _heat_map(chart: HeatMap) -> Drawing:
-    columns, rows = len(chart.columns), len(chart.rows)
+    columns, rows, size = len(chart.columns), len(chart.rows), 9.0
     cell = min(30.0, max(9.0, 290.0 / max(columns, 1)))
+    high = min(cell, 22.0)
+    title = f"{chart.title}, {chart.value.label}"
     left, top, bottom = 40.0, 26.0, 34.0
-    width = max(left + columns * cell + 6, 150.0)
-    drawing = Drawing(width, top + rows * min(cell, 22) + bottom, f"{chart.title}: {chart.value.label}")
+    width = max(left + columns * cell + 6, text_width(title, 11) + 6)
+    drawing = Drawing(width, top + rows * high + bottom, title)
     items = drawing.items
-    high_cell = min(cell, 22.0)
+    items.append(Words((0, 13), title, 11, bold=True))
     values = [value for row in chart.cells for value in row if not math.isnan(value)]
-    low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    items.append(Words((0, 13), f"{chart.title}, {chart.value.label}", 11, bold=True))
+    most = max(values, default=1.0)
+    least = min(*values, most - LEAST_HEAT) if values else 0.0
     for index, (label, row) in enumerate(zip(chart.rows, chart.cells, strict=True)):
-        y = top + index * high_cell
-        if high_cell >= 9:
-            items.append(Words((left - 5, y + high_cell / 2 + 3), label, 9, "end", "muted"))
+        y = top + index * high
+        items.append(Words((left - 5, y + high / 2 + 3), label, size, "end", "muted"))
         for place, value in enumerate(row):
             if math.isnan(value):
                 continue
-            colour, ink = heat((value - low) / (high - low) if high > low else 1.0)
-            note = f"{chart.row_label} {label}, {chart.column_label} {chart.columns[place]}: {_exactly(value)}"
-            items.append(Box(left + place * cell, y, cell - 1, high_cell - 1, colour, note))
+            colour, ink = heat((value - least) / (most - least))
+            note = f"{chart.row_label} {label}, {chart.column_label} {chart.columns[place]}: {percent(value)}"
+            items.append(Box(left + place * cell, y, cell - 1, high - 1, colour, note))
             if cell >= 22:
-                spot = (left + (place + 0.5) * cell - 0.5, y + high_cell / 2 + 3)
-                items.append(Words(spot, f"{100 * value:.0f}", 9, "middle", ink))
-    foot = top + rows * high_cell
-    every = max(1, math.ceil(14 / cell))
-    for place, label in enumerate(chart.columns):
-        if place % every == 0:
-            items.append(Words((left + (place + 0.5) * cell, foot + 11), label, 9, "middle", "muted"))
+                spot = (left + (place + 0.5) * cell - 0.5, y + high / 2 + 3)
+                items.append(Words(spot, f"{100 * value:.0f}", size, "middle", ink))
+    foot = top + rows * high
+    for place in range(0, columns, max(1, math.ceil(14 / cell))):
+        items.append(Words((left + (place + 0.5) * cell, foot + 11), chart.columns[place], size, "middle", "muted"))
     items.append(Words((left + columns * cell / 2, foot + 26), chart.column_label, 10, "middle", "muted"))
-    items.append(Words((10, top + rows * high_cell / 2), chart.row_label, 10, "middle", "muted", upward=True))
+    items.append(Words((10, top + rows * high / 2), chart.row_label, 10, "middle", "muted", upward=True))
     return drawing
 
 
@@ -246,7 +247,3 @@ def _steps(places: Sequence[Place]) -> list[Place]:
 
 def _edges(value: float, sd: float | None) -> tuple[float, float]:
     return (value - (sd or 0), value + (sd or 0))
-
-
-def _exactly(value: float) -> str:
-    return f"{100 * value:.2f} %"

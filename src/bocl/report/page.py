@@ -43,8 +43,8 @@ def page(runs: Sequence[RunSummary]) -> str:
         "<section id=inside><h2>Inside the networks</h2>",
         "<p class=caption>Of every system, the first seed of the setting that validation samples prefer; other runs "
         "are folded below it. Grey bars are units known before a task, coloured ones what it added. A heat map’s "
-        "colours run from its least value to its greatest. A ring marks the child that was kept, the grey line the "
-        "front: no child is both smaller and more accurate than those on it.</p>",
+        "colours run from its least value to its greatest, over ten points at least. A ring marks the child that was "
+        "kept, the grey line the front: no child is both smaller and more accurate than those on it.</p>",
         *map(_inside, streams),
         "</section>",
         _runs(streams),
@@ -126,19 +126,23 @@ def _legend(series: Iterable[Series]) -> str:
 
 
 def _findings(found: Sequence[Finding]) -> str:
-    rows = [
-        [
-            escape(finding.about),
-            escape(finding.claim.stream),
-            f"{escape(finding.paper)}<small>{escape(finding.claim.where)}</small>",
-            escape(finding.ours),
-            f'<span class="verdict {finding.verdict}">{_VERDICTS[finding.verdict]}</span> {escape(finding.margin)}',
-        ]
-        for finding in found
-    ]
-    return "<h3>The paper’s claims beside ours</h3>" + _table(
-        ("claim", "stream", "paper", "ours", "verdict"), rows, "claims"
-    )
+    """One row for each claim, one column for each stream."""
+    streams = list(dict.fromkeys(finding.claim.stream for finding in found))
+    rows: dict[str, dict[str, Finding]] = {}
+    for finding in found:
+        rows.setdefault(finding.about, {})[finding.claim.stream] = finding
+    cells = []
+    for about, by_stream in rows.items():
+        where = next(iter(by_stream.values())).claim.where
+        judged = [_verdict(by_stream[stream]) if stream in by_stream else "" for stream in streams]
+        cells.append([f"{escape(about)}<small>{escape(where)}</small>", *judged])
+    return "<h3>The paper’s claims beside ours</h3>" + _table(("claim", *streams), cells, "claims")
+
+
+def _verdict(finding: Finding) -> str:
+    said = f'<span class="verdict {finding.verdict}">{_VERDICTS[finding.verdict]}</span> {escape(finding.margin)}'
+    ours = f", ours {finding.ours}" if finding.ours else ""
+    return f"{said}<small>{escape(f'paper {finding.paper}{ours}')}</small>"
 
 
 def _inside(stream: Stream) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from bocl.records.summary import RunSummary
 
+STREAMS = ("permuted-mnist", "mixed-mnist", "split-cifar100")  # the paper's
 METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "independent", "joint")
 
 #: Settings whose values make systems of their own, and the values that go without saying, dearest first.
@@ -98,7 +99,7 @@ class System:
     variant: int
     settings: tuple[Setting, ...]
 
-    @property
+    @cached_property
     def headline(self) -> Setting:
         """The setting with the highest validation accuracy; the test split chooses nothing."""
         return max(self.settings, key=lambda setting: setting.spread("validation").mean)
@@ -145,11 +146,12 @@ def shared(run: RunSummary) -> bool:
 
 
 def arrange(runs: Sequence[RunSummary]) -> list[Stream]:
-    """Tell runs apart; streams are in order of their names, systems in that of METHODS."""
+    """Tell runs apart; streams are in the paper's order, then by name, and systems in that of METHODS."""
     by_stream: dict[tuple[str, int], list[RunSummary]] = {}
     for run in runs:
         by_stream.setdefault((str(run.config["stream"].get("name", "tasks")), run.wanted), []).append(run)
-    return [_stream(name, tasks, by_stream[name, tasks]) for name, tasks in sorted(by_stream)]
+    places = sorted(by_stream, key=lambda place: (_order(STREAMS, place[0]), place[1]))
+    return [_stream(name, tasks, by_stream[name, tasks]) for name, tasks in places]
 
 
 def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
         if run.finished:
             (repeats if same in known else kept).append(run)
             known.add(same)
-    methods = sorted({run.method for run in kept}, key=_rank)
+    methods = sorted({run.method for run in kept}, key=lambda method: _order(METHODS, method))
     systems = [system for method in methods for system in _systems([run for run in kept if run.method == method])]
     return Stream(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), tuple(repeats))
 
@@ -242,5 +244,6 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
-def _rank(method: str) -> tuple[int, str]:
-    return (METHODS.index(method) if method in METHODS else len(METHODS), method)
+def _order(known: Sequence[str], name: str) -> tuple[int, str]:
+    """Sort known names as they stand, others after them."""
+    return (known.index(name) if name in known else len(known), name)
