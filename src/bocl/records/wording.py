@@ -1,4 +1,4 @@
-"""Figures as a person would say them."""
+"""Figures and messages as a person would say them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 
 from bocl.records.record import Widths
+
+
+def one_line(message: str) -> str:
+    """Return a message with what cannot be printed, such as a line break in a name, escaped; a list keeps its lines."""
+    return "\n  ".join("".join(map(_shown, entry)) for entry in message.split("\n  "))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 def percent(value: float) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bocl.records.files import write_whole
 from bocl.records.summary import RunSummary
+from bocl.records.wording import one_line
 from bocl.report.charts import Cell, Chart, Table, numbers
 from bocl.report.layout import draw
 from bocl.report.pdf import to_pdf
@@ -68,7 +69,10 @@ def to_csv(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.header)
-    writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
+    writer.writerows(
+        ["" if cell is None else one_line(cell) if isinstance(cell, str) else cell for cell in row]
+        for row in table.rows
+    )
     return text.getvalue()
 
 
@@ -87,7 +91,7 @@ def _latex(cell: Cell) -> str:
         return ""
     if isinstance(cell, float):
         return f"{cell:.6g}"
-    text = _SPECIAL.sub(lambda found: _IN_LATEX.get(found[0], "\\" + found[0]), str(cell))
+    text = _SPECIAL.sub(lambda found: _IN_LATEX.get(found[0], "\\" + found[0]), one_line(str(cell)))
     return "".join(_UNICODE.get(character, character) for character in text)
 
 

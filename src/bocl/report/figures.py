@@ -12,7 +12,7 @@ from bocl.records.wording import duration, mean_and_spread, millions, percent, p
 from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
 from bocl.report.scale import by_errors
 from bocl.report.style import Style, style_of
-from bocl.report.systems import Setting, Spread, Stream, System, pairs
+from bocl.report.systems import Setting, Spread, Stream, System, flat_settings, pairs
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
 _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
@@ -128,6 +128,11 @@ def searchers(stream: Stream) -> list[System]:
     ]
 
 
+def search_kind(system: System) -> str:
+    """Return the name of a system's search."""
+    return str(flat_settings(system.headline.runs[0].config).get("search.kind"))
+
+
 def trial_curve(system: System) -> list[Spread]:
     """Return accuracy after 0, 1, … trials, over seeds: each a mean over tasks. A search that is over stays level."""
     curves = [[best_so_far(task) for task in run.tasks if task.trials] for run in system.headline.runs]
@@ -209,8 +214,14 @@ def comparison(stream: Stream) -> Table:
 
 
 def _main(stream: Stream) -> list[System]:
-    """Return the methods as they are, one system each, and RCL as released; variants have figures of their own."""
-    return [system for system in stream.systems if system.changed in ((), ("rcl.controller",))]
+    """Return every method as it is, and RCL as released; other variants have figures of their own.
+
+    Of a method that was run as a variant alone, the first stands for it, under its own name.
+    """
+    usual = [system for system in stream.systems if system.changed in ((), ("rcl.controller",))]
+    present = {system.method for system in usual}
+    only = {system.method: system for system in reversed(stream.systems) if system.method not in present}
+    return [system for system in stream.systems if system in usual or system is only.get(system.method)]
 
 
 def _spaced(axis: Axis, series: Sequence[Series]) -> Axis:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bocl.checks import counted
 from bocl.records.wording import points
 from bocl.report.charts import Table
 from bocl.report.claims import CLAIMS, FIXED_SIZE, GROWING, TASKS, Claim, Measure
@@ -13,6 +14,7 @@ from bocl.report.figures import (
     attention_gains,
     named,
     percent_with_sd,
+    search_kind,
     searchers,
     short_count,
     trial_curve,
@@ -166,9 +168,8 @@ def _forgets(claim: Claim, stream: Stream) -> Finding:
 
 def _trials(claim: Claim, stream: Stream) -> Finding:
     about = f"fewer trials than {claim.rival} search for its accuracy"
-    kinds = {system.headline.runs[0].config["search"]["kind"]: system for system in searchers(stream)}
-    own = kinds.get("bayesian") or kinds.get("paper")
-    other = kinds.get(claim.rival)
+    kinds = {search_kind(system): system for system in searchers(stream)}
+    own, other = kinds.get("bayesian", kinds.get("paper")), kinds.get(claim.rival)
     if own is None or other is None:
         return Finding(claim, about, "fewer")
     theirs = trial_curve(other)
@@ -177,7 +178,8 @@ def _trials(claim: Claim, stream: Stream) -> Finding:
     if needed is None or reached is None:
         return Finding(claim, about, "fewer", f"{100 * target:.2f} % never reached, {needed} there", "missed")
     ours = f"{reached} for {100 * target:.2f} %, {needed} there"
-    return _judged(claim, about, "fewer", ours, needed - reached, 1, lambda value: f"{value:.0f} trials")
+    margin = f"by {counted(abs(needed - reached), 'trial')}" if needed != reached else ""
+    return Finding(claim, about, "fewer", ours, "met" if reached < needed else "missed", margin)
 
 
 def _parameters(claim: Claim, stream: Stream) -> Finding:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Iterable, Sequence
-from html import escape
 from importlib import resources
 
 from bocl.checks import counted
 from bocl.records.summary import RunSummary
-from bocl.records.wording import duration, percent, points
+from bocl.records.wording import duration, one_line, percent, points
 from bocl.report.charts import Chart, Series
 from bocl.report.drawing import Drawing
 from bocl.report.figures import named
@@ -55,6 +55,11 @@ def page(runs: Sequence[RunSummary]) -> str:
         '<meta name=viewport content="width=device-width, initial-scale=1"><title>bocl report</title>'
         f"<style>{_style()}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
     )
+
+
+def escape(text: str) -> str:
+    """Return text as HTML, on one line, with what cannot be printed escaped."""
+    return html.escape(one_line(text))
 
 
 def _style() -> str:
@@ -205,8 +210,8 @@ def _circumstances(run: RunSummary) -> str:
         }
         for session in run.sessions
     ]
-    text = json.dumps({"settings": run.config, "sessions": sessions}, indent=1, ensure_ascii=False)
-    return f"<pre>{escape(text)}</pre>"
+    text = json.dumps({"settings": run.config, "sessions": sessions}, indent=1)
+    return f"<pre>{html.escape(text)}</pre>"
 
 
 def _runs(streams: Sequence[Stream]) -> str:

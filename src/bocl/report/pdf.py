@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 from bocl.errors import InputError
+from bocl.records.wording import one_line
 from bocl.report.drawing import Box, Circle, Drawing, Item, Line, Shape, Words
 from bocl.report.svg import light
 
@@ -58,7 +59,7 @@ def _put(sheet: Any, item: Item, order: int) -> None:
         case Words():
             sheet.text(
                 *item.place,
-                item.text,
+                one_line(item.text),
                 fontsize=0.93 * item.size,  # its letters are wider than those of most screens
                 color=light(item.colour),
                 ha=_ANCHORS[item.anchor],

@@ -25,14 +25,14 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         """Return the place of a value; what is beyond the ends stays at them."""
-        low, high, at = (_stretched(each, self.spacing) for each in (self.low, self.high, value))
+        low, high, at = (_stretched(each, self.spacing) for each in (self.low, self.high, _shown(value, self.spacing)))
         share = (at - low) / (high - low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
 
 def fit(axis: Axis, values: Iterable[float], start: float, end: float, *, zero: bool = False) -> Scale:
     """Return a scale that shows these values, with room around them; ``zero``: from or to zero exactly."""
-    found = [value for value in values if math.isfinite(value)] or [0.0]
+    found = [_shown(value, axis.spacing) for value in values if math.isfinite(value)] or [0.0]
     if zero:
         found.append(0.0)
     low, high = (_stretched(value, axis.spacing) for value in (min(found), max(found)))
@@ -41,18 +41,24 @@ def fit(axis: Axis, values: Iterable[float], start: float, end: float, *, zero: 
     room = _PADDING * (high - low) if high - low >= least or axis.spacing != "even" else (least - high + low) / 2
     room = room or 0.1
     low = low if zero and low == 0 else low - room
-    high = high if zero and high == 0 else high + room
+    high = high if zero and high == 0 and low < 0 else high + room
     return Scale(_shrunk(low, axis.spacing), _shrunk(high, axis.spacing), start, end, axis.spacing)
 
 
 def ticks(scale: Scale, most: int = 5) -> list[float]:
-    """Return round values between the ends of a scale, ``most`` of them or fewer."""
+    """Return round values between the ends of a scale, ``most`` of them or few more."""
     if scale.spacing == "errors":
-        return _thinned([value for value in _ACCURACIES if scale.low <= value <= scale.high], most + 2)
-    if scale.spacing == "factors":
+        values = list(_ACCURACIES)
+    elif scale.spacing == "factors":
         decades = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
         values = [factor * 10.0**decade for decade in decades for factor in (1, 2, 5)]
-        return _thinned([value for value in values if scale.low <= value <= scale.high], most)
+    else:
+        return _even_ticks(scale, most)
+    found = [value for value in values if scale.low <= value <= scale.high]
+    return found[:: math.ceil(len(found) / (most + 2))] if len(found) > 1 else _even_ticks(scale, most)
+
+
+def _even_ticks(scale: Scale, most: int) -> list[float]:
     rough = (scale.high - scale.low) / most
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * size for factor in (1, 2, 2.5, 5, 10) if factor * size >= rough * (1 - 1e-9))
@@ -86,17 +92,20 @@ def by_errors(axis: Axis, accuracies: Iterable[float]) -> Axis:
     return replace(axis, spacing="errors") if errors and max(errors) > 5 * min(errors) else axis
 
 
+def _shown(value: float, spacing: Spacing) -> float:
+    """Return the nearest value that has a place."""
+    if spacing == "factors":
+        return max(value, 1e-12)
+    return min(value, 1 - _LEAST_ERROR) if spacing == "errors" else value
+
+
 def _stretched(value: float, spacing: Spacing) -> float:
     if spacing == "factors":
-        return math.log10(max(value, 1e-12))
-    return -math.log10(max(1 - value, _LEAST_ERROR)) if spacing == "errors" else value
+        return math.log10(value)
+    return -math.log10(1 - value) if spacing == "errors" else value
 
 
 def _shrunk(value: float, spacing: Spacing) -> float:
     if spacing == "factors":
         return float(10.0**value)
     return float(1 - 10.0**-value) if spacing == "errors" else value
-
-
-def _thinned(values: list[float], most: int) -> list[float]:
-    return values[:: max(1, math.ceil(len(values) / most))]

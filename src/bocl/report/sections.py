@@ -71,8 +71,9 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
             "All systems",
             "Mean ± standard deviation over seeds. Accuracy is the mean over all tasks at the end, on test samples; "
             "BWT is the mean change since each task was learnt; parameters are all that is stored, heads and attention "
-            "included. An asterisk marks the setting with the highest validation accuracy, which stands for its system in "
-            "the figures below. Time is wall-clock; “shared” marks runs that had a device together: their time is no one's own.",
+            "included. An asterisk marks the setting with the highest validation accuracy, which stands for its system "
+            "in the figures below. Time is wall-clock; “shared” marks runs that had a device together: their time is "
+            "no one's own.",
             tables=tables,
         ),
         Section(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
+from html import escape as escape_html
 
+from bocl.records.wording import one_line
 from bocl.report.drawing import Box, Circle, Drawing, Item, Line, Place, Shape, Words
 from bocl.report.style import COLOURS
 
@@ -27,10 +28,14 @@ def light(role: str) -> str:
     return COLOURS[role][0] if role in COLOURS else role
 
 
+def _escape(text: str) -> str:
+    return escape_html(one_line(text))
+
+
 def _svg(drawing: Drawing, colour: Callable[[str], str], head: str = "") -> str:
     width, height = _number(drawing.width), _number(drawing.height)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    label = escape(drawing.label)
+    label = _escape(drawing.label)
     paper = f'<rect width="100%" height="100%" fill="{colour("paper")}"/>' if head else ""
     body = "".join(_item(item, colour) for item in drawing.items)
     return f'<svg{head} {size} role="img" aria-label="{label}">{paper}{body}</svg>'
@@ -64,7 +69,7 @@ def _words(item: Words, colour: Callable[[str], str]) -> str:
     weight = ' font-weight="600"' if item.bold else ""
     turn = f' transform="rotate(-90 {x} {y})"' if item.upward else ""
     look = f'font-size="{_number(item.size)}" fill="{colour(item.colour)}"{anchor}{weight}{turn}'
-    return f'<text x="{x}" y="{y}" {look}>{escape(item.text)}</text>'
+    return f'<text x="{x}" y="{y}" {look}>{_escape(item.text)}</text>'
 
 
 def _filled(role: str, outline: bool, empty: bool, colour: Callable[[str], str]) -> str:
@@ -75,7 +80,7 @@ def _filled(role: str, outline: bool, empty: bool, colour: Callable[[str], str])
 
 
 def _noted(tag: str, attributes: str, note: str) -> str:
-    return f"<{tag} {attributes}><title>{escape(note)}</title></{tag}>" if note else f"<{tag} {attributes}/>"
+    return f"<{tag} {attributes}><title>{_escape(note)}</title></{tag}>" if note else f"<{tag} {attributes}/>"
 
 
 def _path(places: Sequence[Place]) -> str:

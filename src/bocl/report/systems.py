@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +29,7 @@ STUDIED: dict[str, tuple[Any, ...]] = {
     "reward.weighting": ("unit",),
     "rcl.controller": ("tuned",),
 }
-_SAID = {"growth.attention": {False: "no attention"}, "search.transfer": {False: "no transfer"}}
+_SAID = {("growth.attention", "False"): "no attention", ("search.transfer", "False"): "no transfer"}
 _ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
 
 _ALL_HAVE = ("stream.", "network.", "recipe.")
@@ -224,12 +223,13 @@ def _usual(name: str, values: Sequence[Any]) -> Any:
     present = [value for value in expected if value in values]
     if present or name in _ALWAYS_SAID:
         return (present or expected)[0]
-    return Counter(values).most_common(1)[0][0]
+    return max(values, key=values.count)
 
 
 def _say(name: str, value: Any) -> str:
-    last = name.rpartition(".")[2]
-    return _SAID.get(name, {}).get(value) or (f"{value} search" if name == "search.kind" else f"{last} {_text(value)}")
+    if name == "search.kind":
+        return f"{value} search"
+    return _SAID.get((name, str(value)), f"{name.rpartition('.')[2]} {_text(value)}")
 
 
 def _flatten(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
