@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-from bocl.cli.main import main
-
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests" / "fixtures" / "run-format-2"
 SMALL = ROOT / "results" / "small"
-
-
-@pytest.fixture
-def bocl(monkeypatch, capsys, tmp_path):
-    """Call the command line in an empty folder; return (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["bocl", *map(str, words)])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return call
 
 
 def test_a_run_becomes_a_page(bocl, tmp_path):

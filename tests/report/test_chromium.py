@@ -24,7 +24,8 @@ addEventListener("load", () => {{
     const inside = frame.contentDocument, root = inside.documentElement;
     const drawn = [...inside.querySelectorAll("main svg")].map(svg => svg.getBoundingClientRect());
     return {{
-      width: frame.contentWindow.innerWidth, beyond: root.scrollWidth - root.clientWidth, ids: [...inside.querySelectorAll("section")].map(s => s.id),
+      width: frame.contentWindow.innerWidth, beyond: root.scrollWidth - root.clientWidth,
+      ids: [...inside.querySelectorAll("section")].map(s => s.id),
       figures: drawn.length, empty: drawn.filter(box => box.width < 15 || box.height < 8).length,
       paper: getComputedStyle(inside.body).backgroundColor,
       text: getComputedStyle(inside.querySelector("svg text")).fill,
