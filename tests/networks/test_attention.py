@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,7 +138,9 @@ def test_gates_are_reduced_by_kind_of_input():
 def test_openness_is_the_mean_gate_on_the_units_of_each_growth():
     net = ExpandableNetwork(trace(mlp(4, [3, 2])))
     for seed, widths in enumerate([(3, 2), (2, 0)]):
-        net.commit(net.grow([widths], 2, seeds=[seed]).growth(0))
+        growth = net.grow([widths], 2, seeds=[seed]).growth(0)
+        drawn = {name: random(*tensor.shape).float() for name, tensor in growth.tensors.items() if "gate/" in name}
+        net.commit(replace(growth, tensors={**growth.tensors, **drawn}))
     first, second = net.tasks
     assert first.openness(random(5, 4).float()) == {}, "the first task has no gates"
     x = random(5, 4).float()
