@@ -19,6 +19,17 @@ def test_a_run_becomes_a_page(bocl, tmp_path):
     assert "permuted-digits" in (tmp_path / "report.html").read_text()
 
 
+def test_an_earlier_page_is_replaced_and_nothing_else(bocl, tmp_path):
+    assert bocl("report", OLD)[0] == 0
+    first = (tmp_path / "report.html").read_bytes()
+    assert bocl("report", OLD)[0] == 0
+    assert (tmp_path / "report.html").read_bytes() == first
+    run = shutil.copytree(OLD, tmp_path / "run")
+    before = (run / "journal.jsonl").read_bytes()
+    assert bocl("report", "run", "-o", "run/journal.jsonl")[0] == 2
+    assert (run / "journal.jsonl").read_bytes() == before
+
+
 def test_grids_and_journals_kept_alone_are_read_together(bocl, tmp_path):
     shutil.copytree(OLD, tmp_path / "grid" / "one")
     code, out, _ = bocl("report", "grid", "grid/one", SMALL, SMALL / "mnist-small.jsonl", "-o", "new/page.html")
@@ -44,8 +55,11 @@ def test_figures_go_to_a_folder(bocl, tmp_path):
         (["empty"], "empty holds no runs"),
         (["some.txt"], "some.txt holds no runs"),
         (["wrong.jsonl"], "wrong.jsonl, line 1: damaged"),
-        ([OLD, "-o", "empty"], "empty is a folder; give the page's file with -o"),
-        ([OLD, "--assets", "some.txt"], "some.txt is a file; give a folder with --assets"),
+        ([OLD, "-o", "empty"], "empty cannot be written: it is not a file; give another file with -o"),
+        ([OLD, "-o", "some.txt"], "some.txt is there already and is no report of bocl; give another file with -o"),
+        ([OLD, "-o", "some.txt/page.html"], "page.html cannot be written: Not a directory; give another file with -o"),
+        ([OLD, "-o", "/proc/page.html"], "cannot be written: No such file or directory; give another file with -o"),
+        ([OLD, "--assets", "some.txt"], "some.txt is not a folder; give one with --assets"),
         ([], "Missing argument"),
     ],
 )

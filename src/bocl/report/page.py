@@ -21,6 +21,7 @@ from bocl.report.style import COLOURS
 from bocl.report.svg import inline
 from bocl.report.systems import Stream, arrange
 
+OPENING = "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=generator content=bocl>"
 _VERDICTS = {"met": "✓ met", "missed": "✗ missed", "open": "no runs to tell"}
 _TASK_HEADER = ("task", "", "units added", "learnt", "now", "parameters", "trials", "difficulty (points)")
 
@@ -51,8 +52,7 @@ def page(runs: Sequence[RunSummary]) -> str:
         "</main>",
     ]
     return (
-        "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
-        '<meta name=viewport content="width=device-width, initial-scale=1"><title>bocl report</title>'
+        OPENING + '<meta name=viewport content="width=device-width, initial-scale=1"><title>bocl report</title>'
         f"<style>{_style()}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
     )
 
