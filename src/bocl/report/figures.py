@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from bocl.checks import counted
 from bocl.records.record import TaskRecord
 from bocl.records.summary import RunSummary
 from bocl.records.wording import duration, mean_and_spread, millions, percent, points
@@ -218,10 +219,12 @@ def _main(stream: Stream) -> list[System]:
 
     Of a method that was run as a variant alone, the first stands for it, under its own name.
     """
-    usual = [system for system in stream.systems if system.changed in ((), ("rcl.controller",))]
-    present = {system.method for system in usual}
-    only = {system.method: system for system in reversed(stream.systems) if system.method not in present}
-    return [system for system in stream.systems if system in usual or system is only.get(system.method)]
+    first: dict[str, System] = {}
+    for system in stream.systems:
+        first.setdefault(system.method, system)
+    return [
+        system for system in stream.systems if system is first[system.method] or system.changed == ("rcl.controller",)
+    ]
 
 
 def _spaced(axis: Axis, series: Sequence[Series]) -> Axis:
@@ -230,7 +233,7 @@ def _spaced(axis: Axis, series: Sequence[Series]) -> Axis:
 
 def _bar(system: System, setting: Setting, figure: str, say: Callable[[float], str]) -> Bar:
     spread = setting.spread(figure)
-    note = f"{named(system, setting)}: {_with_sd(spread, say)}, {spread.count} seeds"
+    note = f"{named(system, setting)}: {_with_sd(spread, say)}, {counted(spread.count, 'seed')}"
     return Bar(system.name, style_of(system), spread.mean, spread.sd, _with_sd(spread, say), note)
 
 
