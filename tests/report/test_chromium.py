@@ -62,15 +62,15 @@ def rgb(colour):
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_renders_in_narrow_and_wide_windows(tmp_path, dark):
-    text = page(
-        [*an_evaluation(seeds=1), a_run(name="a-name-without-a-break" * 9, folder="runs/" + "x" * 300, stream="other")]
-    )
+    runs = [run for run in an_evaluation(seeds=1) if run.config["stream"]["name"] == "split-cifar100"]
+    odd = a_run(name="a-name-without-a-break" * 9, folder="runs/" + "x" * 300, stream="other")
+    text = page([*runs, odd])
     narrow, wide = look(text, tmp_path, 400, 1400, dark=dark)
     for found, width in ((narrow, 400), (wide, 1400)):
         assert found["width"] == width
         assert found["beyond"] == 0, "the page scrolls sideways"
         assert {"figure-2", "figure-3", "figure-4", "figure-5", "table-1", "attention", "inside"} <= set(found["ids"])
-        assert found["figures"] > 100
+        assert found["figures"] > 50
         assert found["empty"] == 0
         assert found["paper"] == rgb(COLOURS["paper"][dark])
         assert found["text"] == rgb(COLOURS["ink"][dark])
