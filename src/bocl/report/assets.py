@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bocl.records.files import write_whole
+from bocl.records.files import cannot_write
 from bocl.records.summary import RunSummary
 from bocl.records.wording import one_line
 from bocl.report.charts import Cell, Chart, Table, numbers
@@ -27,7 +27,11 @@ def write_assets(runs: Sequence[RunSummary], folder: Path) -> int:
     """Write what the report of some runs shows; return how many files there are."""
     count = 0
     for name, data in _files(runs):
-        write_whole(folder / name, data)
+        try:  # made again at will, so nobody waits for the disk
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            raise cannot_write(folder / name, error) from error
         count += 1
     return count
 
