@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 
-from bocl.cli.main import main
 from bocl.experiment.grid import METHOD_NAMES
 
 SMALL = [
@@ -21,23 +20,6 @@ SMALL = [
     *("--set", "search.trials=2"),
     *("--set", "search.bounds=3"),
 ]
-
-
-@pytest.fixture
-def bocl(monkeypatch, capsys, tmp_path):
-    """Call the command line in an empty folder; return (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["bocl", *map(str, words)])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return call
 
 
 def test_a_run_tells_its_course_and_ends_with_the_closing_table(bocl, tmp_path):

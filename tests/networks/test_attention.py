@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import torch
 from network_examples import NETWORKS, grown
 from torch import nn
 
+from bocl.networks.architectures import mlp
 from bocl.networks.attention import NAMES, gate, hidden_width
+from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings
 from bocl.networks.trace import trace
 
@@ -130,3 +133,25 @@ def test_gates_are_reduced_by_kind_of_input():
     network = grown(NETWORKS["cnn"](), [(2, 1, 4)], settings)
     hidden = {key.split("/")[1]: len(t) for key, t in network.growths[1].tensors.items() if key.endswith("reduce.bias")}
     assert hidden == {"3": 6, "6": 4, "8": 3}  # channels, channels of a flattened map, nodes
+
+
+def test_openness_is_the_mean_gate_on_the_units_of_each_growth():
+    net = ExpandableNetwork(trace(mlp(4, [3, 2])))
+    for seed, widths in enumerate([(3, 2), (2, 0)]):
+        growth = net.grow([widths], 2, seeds=[seed]).growth(0)
+        drawn = {name: random(*tensor.shape).float() for name, tensor in growth.tensors.items() if "gate/" in name}
+        net.commit(replace(growth, tensors={**growth.tensors, **drawn}))
+    first, second = net.tasks
+    assert first.openness(random(5, 4).float()) == {}, "the first task has no gates"
+    x = random(5, 4).float()
+    found = second.openness(x)
+    assert list(found) == ["fc2", "head"]
+    hidden = torch.relu(x @ second.weights["layer/fc1/weight"].T + second.weights["layer/fc1/bias"])
+    own = {
+        name.replace("gate/fc2", "g"): w.double() for name, w in second.weights.items() if name.startswith("gate/fc2")
+    }
+    beta = torch.stack([reference(row.double(), own) for row in hidden]).mean(0)
+    torch.testing.assert_close(
+        found["fc2"].double(), torch.stack([beta[:3].mean(), beta[3:].mean()]), atol=1e-6, rtol=0
+    )
+    assert torch.isnan(found["head"]).tolist() == [False, True], "no units, no gates on them"

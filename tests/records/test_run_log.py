@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from bocl.errors import DamagedError, FolderError
 from bocl.records.journal import Journal
 from bocl.records.run_log import JOURNAL, RunLog
-from bocl.records.summary import summarise
+from bocl.records.summary import find_runs, summarise
 
 HASH = "0" * 64
 START = {
@@ -149,6 +150,9 @@ CHANGES = [
     (put(7, "widths", [1, -1]), 8, "do not fit 2 groups"),
     (put(7, "trials", [{}]), 8, "trials"),
     (put(7, "trials", 0, "widths", [1, 2, 3]), 8, "do not fit 2 groups"),
+    (put(7, "attention", {"fc2": [0.5]}), 8, "fc2 has 1 mean gates, not 2"),
+    (put(7, "attention", {"fc2": [0.5, 1.5]}), 8, "mean gates of fc2"),
+    (put(7, "attention", {"fc2": 0.5}), 8, "attention"),
     (without(7, "proof"), 8, "proof"),
     (put(7, "proof", "tensors", {"head": "abc"}), 8, "not a sha256"),
     (put(7, "proof", "canaries", "file", "../../etc/passwd"), 8, "it names the file '../../etc/passwd'"),
@@ -232,6 +236,31 @@ def test_a_summary_refuses_the_same(tmp_path):
         journal.append({"kind": "task"})
     with pytest.raises(FolderError, match=r"journal\.jsonl, line 2: not a record of a run"):
         summarise(tmp_path)
+
+
+def test_a_record_may_tell_of_its_gates():
+    records = json.loads(json.dumps(WHOLE))
+    records[7]["attention"] = {"fc2": [0.25, None]}
+    gates = read_all(records).tasks[1].attention["fc2"]
+    assert gates[0] == 0.25
+    assert math.isnan(gates[1])
+    assert read_all(WHOLE).tasks[1].attention == {}, "records of before have none"
+
+
+def test_a_journal_kept_alone_is_a_run_too(tmp_path):
+    with Journal.open(tmp_path / "kept.jsonl") as journal:
+        for record in WHOLE:
+            journal.append(record)
+        head = journal.head
+    assert find_runs(tmp_path) == find_runs(tmp_path / "kept.jsonl") == [tmp_path / "kept.jsonl"]
+    summary = summarise(tmp_path / "kept.jsonl")
+    assert (summary.head, summary.lines, len(summary.sessions)) == (head, 8, 2)
+    assert summary.figures()["accuracy"] == 0.5
+    (tmp_path / "a-run").mkdir()
+    (tmp_path / "a-run" / JOURNAL).write_bytes((tmp_path / "kept.jsonl").read_bytes())
+    assert find_runs(tmp_path) == [tmp_path / "a-run", tmp_path / "kept.jsonl"]
+    with pytest.raises(DamagedError, match="task-02 is missing"):
+        summarise(tmp_path / "a-run")
 
 
 def test_a_session_of_a_later_version_may_know_more_settings():

@@ -20,11 +20,11 @@ def audit_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Check journal, files, every tensor, stored logits and accuracies of runs against their records."""
-    from bocl.cli.figures import one_line
     from bocl.cli.tables import tell_torn
     from bocl.errors import FolderError
     from bocl.experiment.audit import DriftError, audit
     from bocl.records.summary import find_runs
+    from bocl.records.wording import one_line
 
     results: list[dict[str, Any]] = []
     folders = [run for place in runs for run in find_runs(place)]
@@ -51,8 +51,8 @@ def _print_audit(found: RunAudit) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from bocl.cli.figures import percent
     from bocl.cli.tables import make_console
+    from bocl.records.wording import percent
 
     table = Table(box=None, pad_edge=False)
     for column in ("task", "", "tensors", "canaries", "accuracy"):

@@ -13,15 +13,16 @@ import typer
 from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
 from bocl.cli.bench_search import bench_search_command, bench_table_command
-from bocl.cli.figures import one_line
 from bocl.cli.list import list_command
 from bocl.cli.memory import memory_command
 from bocl.cli.pareto import pareto_command
 from bocl.cli.pick import pick_command
+from bocl.cli.report import report_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
 from bocl.cli.validate import validate_command
 from bocl.errors import BoclError, InputError
+from bocl.records.wording import one_line
 from bocl.version import __version__
 
 UsageError: Any = typer.BadParameter.__base__  # of a command line; Typer gives it no name of its own
@@ -39,6 +40,7 @@ app.command("show")(show_command)
 app.command("pareto")(pareto_command)
 app.command("pick")(pick_command)
 app.command("audit")(audit_command)
+app.command("report")(report_command)
 app.command("list")(list_command)
 app.command("memory")(memory_command)
 app.command("validate")(validate_command)

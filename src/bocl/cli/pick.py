@@ -22,11 +22,11 @@ def pick_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Commit another trained child of the last finished task, before the next one begins; nothing is trained."""
-    from bocl.cli.figures import percent, widths_text
     from bocl.errors import InputError
     from bocl.experiment.pick import pick
     from bocl.records.pareto import Wish
     from bocl.records.summary import find_run
+    from bocl.records.wording import percent, widths_text
 
     wish = Wish(alpha, budget, target)
     if (widths is None) == (wish == Wish()):

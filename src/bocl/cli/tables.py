@@ -12,9 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from bocl.cli.comparison import print_comparison
-from bocl.cli.figures import duration, percent, points, widths_text
-from bocl.records.run_log import JOURNAL
-from bocl.records.summary import RunSummary, searched_task
+from bocl.records.summary import RunSummary, journal_of, searched_task
+from bocl.records.wording import duration, percent, points, widths_text
 
 
 def make_console() -> Console:
@@ -27,7 +26,7 @@ def tell_torn(folder: Path, bytes_left_out: int) -> None:
     """Say on standard error that a journal ends in a record which is not whole; say nothing where all are."""
     if bytes_left_out:
         typer.echo(
-            f"bocl: {folder / JOURNAL}: its last record is unfinished; its {bytes_left_out} bytes are left out here, "
+            f"bocl: {journal_of(folder)}: its last record is unfinished; its {bytes_left_out} bytes are left out here, "
             "and running it again cuts them off",
             err=True,
         )

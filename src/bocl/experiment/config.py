@@ -77,12 +77,15 @@ class SNSettings:
 class Config:
     """One run.
 
-    memory  a file made by `bocl memory`: what searches of other runs tried, for those of this one (method `bocl`)
+    memory      a file made by `bocl memory`: what searches of other runs tried, for those of this one (method `bocl`)
+    test_curve  whether children that were the best of their search so far are scored on the test split, when the task
+                is learnt: accuracy against trials, for the record alone
     """
 
     method: MethodName = "bocl"
     seed: int = 0
     memory: str | None = None
+    test_curve: bool = False
     stream: StreamSettings = field(default_factory=StreamSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     recipe: Recipe = field(default_factory=Recipe)

@@ -16,7 +16,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, shapes
 from bocl.records.events import Event, Listener, OutOfMemory, RoundStarted
-from bocl.records.record import RoundFit, RoundRecord
+from bocl.records.record import RoundFit, RoundRecord, Trial
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort, Fit
 
@@ -135,6 +135,23 @@ def read_growths(
         Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()})
         for z, tensors in zip(record.widths, parts, strict=True)
     ]
+
+
+def read_child(
+    store: RunStore, network: ExpandableNetwork, before: Widths, trials: Sequence[Trial], widths: Widths, classes: int
+) -> Growth:
+    """Return what a trained child of the last task added to the network when it had the widths ``before``.
+
+    Trials are the children of the task's rounds, in order, but for a base network trained before them to measure
+    how hard the task is; that one can have any widths.
+    """
+    rounds = store.log.rounds.get(len(network.tasks) - 1, [])
+    children = [(entry, at) for entry in rounds for at in range(len(entry.widths))]
+    found = {entry.widths[at]: (entry, at) for entry, at in children[len(children) - len(trials) :]}
+    if widths not in found:
+        raise FolderError(f"{store.log.path} names no round with the widths {widths}; pick another child")
+    entry, at = found[widths]
+    return read_growths(store, entry, network, before, classes)[at]
 
 
 def _written(child: TrainedChild) -> RoundFit:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from bocl.errors import FolderError, InputError
 from bocl.experiment.audit import check_untouched, recorded_config, same_stream
-from bocl.experiment.memory import read_growths
+from bocl.experiment.memory import read_child
 from bocl.experiment.proof import make_canaries
+from bocl.experiment.reuse import mean_gates
 from bocl.experiment.run import begin_session, score
 from bocl.experiment.store import RunStore
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
-from bocl.networks.growth import Growth, total_widths
+from bocl.networks.growth import total_widths
 from bocl.records.pareto import Wish, choose
-from bocl.records.record import PickRecord, RoundRecord, TaskRecord, Trial, Widths
+from bocl.records.record import PickRecord, TaskRecord, Trial, Widths
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 from bocl.training.batches import to_device
@@ -57,18 +58,22 @@ def pick(
             return Picked(before, before)
         stream = same_stream(folder, store.log.learnt_in[-1], data)
         method: BOCL = load(folder / store.log.checkpoint, device=device)
-        method.replace_last(_growth(store, method, before, trial.widths))
+        known = total_widths(method.graph, method.network.growths[:-1])
+        growth = read_child(store, method.network, known, before.trials, trial.widths, method.seen[-1].classes)
+        method.replace_last(growth)
         tasks = [stream[index] for index in range(before.index + 1)]
+        validation = [to_device(task.validation, method.device) for task in tasks]
         row = score(method, [to_device(stream.test_split(index), method.device) for index in range(len(tasks))])
         check_untouched(folder, store.log, method, row)
         record = PickRecord(
             task=before.index,
             number=store.log.picks.get(before.index, 0) + 1,
             widths=trial.widths,
-            validation_row=score(method, [to_device(task.validation, method.device) for task in tasks]),
+            validation_row=score(method, validation),
             row=row,
             parameters=method.network.parameters_by_task()[-1],
             stored=sum(method.parameters().values()),
+            attention=mean_gates(method, before.index, validation[-1]),
         )
         begin_session(store, config, method, stream)
         store.pick(record, method, make_canaries(method, tasks[-1], before.index))
@@ -100,20 +105,3 @@ def _trial_of(task: TaskRecord, widths: Widths) -> Trial:
         f"no child with widths {widths} was trained for task {task.index + 1}; bocl show --task {task.index + 1} lists "
         "those that were"
     )
-
-
-def _growth(store: RunStore, method: BOCL, task: TaskRecord, widths: Widths) -> Growth:
-    """Read what a child of the last task added from the file of its round.
-
-    Trials are the children of the task's rounds, in order, but for a base network trained before them to measure
-    how hard the task is; that one can have any widths.
-    """
-    children = [(entry, at) for entry in store.log.rounds.get(task.index, []) for at in range(len(entry.widths))]
-    found: dict[Widths, tuple[RoundRecord, int]] = {
-        entry.widths[at]: (entry, at) for entry, at in children[len(children) - len(task.trials) :]
-    }
-    if widths not in found:
-        raise FolderError(f"{store.log.path} names no round with the widths {widths}; pick another child")
-    entry, at = found[widths]
-    before = total_widths(method.graph, method.network.growths[:-1])
-    return read_growths(store, entry, method.network, before, method.seen[-1].classes)[at]

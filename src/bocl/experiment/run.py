@@ -10,15 +10,18 @@ from pathlib import Path
 
 from bocl.errors import FolderError
 from bocl.experiment.audit import check_untouched
+from bocl.experiment.bests import score_bests
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
 from bocl.experiment.memory import RoundMemory
 from bocl.experiment.proof import make_canaries
+from bocl.experiment.reuse import mean_gates
 from bocl.experiment.store import RunStore, machine
 from bocl.methods.checks import check_task
 from bocl.methods.joint import Joint
-from bocl.methods.method import KeepsToBudget, Method, take_memory
+from bocl.methods.method import KeepsToBudget, Learned, Method, take_memory
 from bocl.methods.rounds import TrainsInRounds
+from bocl.networks.expandable import ExpandableNetwork
 from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
 from bocl.records.record import TaskRecord
 from bocl.tasks.task import TaskStream
@@ -99,6 +102,9 @@ def run(
                 training_seconds=learned.effort.seconds,
                 memory=_memory(method),
                 units=learned.units,
+                attention=mean_gates(method, index, validation[-1]),
+                diagnostics=learned.diagnostics,
+                bests=_bests(store, method, learned, sealed[-1]) if config.test_curve else (),
             )
             store.commit(record, method, canaries)
             listen(TaskDone(record))
@@ -121,6 +127,13 @@ def begin_session(store: RunStore, config: Config, method: Method, stream: TaskS
 def score(method: Method, splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
     """Return the accuracy on every task, one split each."""
     return tuple(accuracy(partial(method.predict, task=task), split) for task, split in enumerate(splits))
+
+
+def _bests(store: RunStore, method: Method, learned: Learned, sealed: DeviceSplit) -> tuple[tuple[int, float], ...]:
+    network = getattr(method, "network", None)
+    if not learned.trials or not isinstance(network, ExpandableNetwork):
+        return ()
+    return score_bests(store, network, learned.trials, sealed)
 
 
 def _memory(method: Method) -> int:

@@ -19,7 +19,7 @@ from bocl.checks import counted, instance, whole
 from bocl.errors import ConfigError
 from bocl.methods.budget import GoalSettings, check_affordable, task_budget
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
-from bocl.methods.expand import SearcherFactory, expand, train_base
+from bocl.methods.expand import Expansion, SearcherFactory, expand, train_base
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
 from bocl.methods.method import Learned, State
 from bocl.methods.reward import RewardSettings
@@ -30,14 +30,13 @@ from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSettings, count_tensors
 from bocl.records.events import Listener, RoundStarted, nobody
 from bocl.records.journal import to_json
-from bocl.records.record import Experience, Trial, experience_from
+from bocl.records.record import Experience, experience_from
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
-from bocl.training.trainer import Effort
 
 
 class BOCL:
@@ -97,14 +96,22 @@ class BOCL:
         check_task(self.graph, task, self.seen)
         self.check_budget(task.classes)
         data = task_to_device(task, len(self.seen), self.device)
-        growth, trials, difficulty, effort = self._grow(data, task, listen)
-        accuracy = score(self.network, growth, data)
-        self.network.commit(growth)
-        if trials and self.measures_difficulty:
-            self.history.append(Experience(difficulty, growth.widths, trials))
+        found = self._grow(data, task, listen)
+        widths, accuracy = found.growth.widths, score(self.network, found.growth, data)
+        self.network.commit(found.growth)
+        if found.trials and self.measures_difficulty:
+            self.history.append(Experience(found.difficulty, widths, found.trials))
         self.seen.append(Seen.of(task))
-        added = count_tensors(growth.tensors)
-        return Learned(task.name, growth.widths, accuracy, added, trials, difficulty, effort)
+        return Learned(
+            task.name,
+            widths,
+            accuracy,
+            count_tensors(found.growth.tensors),
+            found.trials,
+            found.difficulty,
+            found.effort,
+            found.diagnostics,
+        )
 
     def check_budget(self, classes: int) -> None:
         """Refuse a goal whose budgets the tasks to come, of as many classes, exceed even if nothing grows."""
@@ -114,7 +121,7 @@ class BOCL:
     def _tasks_left(self) -> int:
         return max(self.tasks - len(self.seen), 1)
 
-    def _grow(self, data: DeviceTask, task: Task, listen: Listener) -> tuple[Growth, tuple[Trial, ...], float, Effort]:
+    def _grow(self, data: DeviceTask, task: Task, listen: Listener) -> Expansion:
         if not self.seen:
             listen(RoundStarted("base", (self.graph.widths,)))
             base = train_base(
@@ -127,8 +134,8 @@ class BOCL:
                 train_round=self.train_round,
             )
             check_trained(base.fit.accuracy, task.name, base.failure)
-            return base.growth, (), math.nan, base.fit.effort
-        found = expand(
+            return Expansion(base.growth, (), math.nan, base.fit.effort, diagnostics=None)
+        return expand(
             self.network,
             data,
             name=task.name,
@@ -145,7 +152,6 @@ class BOCL:
             listen=listen,
             train_round=self.train_round,
         )
-        return found.growth, found.trials, found.difficulty, found.effort
 
     def replace_last(self, growth: Growth) -> None:
         """Let another child of the last task, trained for it, take the place of the one that was kept."""

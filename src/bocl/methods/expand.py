@@ -21,8 +21,8 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, count, count_all, count_by_group
 from bocl.records.events import Listener, RoundStarted, TrialDone
-from bocl.records.record import Experience, Trial
-from bocl.search.problem import Problem, Searcher
+from bocl.records.record import Diagnostics, Experience, Trial
+from bocl.search.problem import Explains, Problem, Searcher
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
@@ -42,6 +42,7 @@ class Expansion:
     trials: tuple[Trial, ...]  # every child, z = 0 first
     difficulty: float  # NaN where it was not measured
     effort: Effort
+    diagnostics: Diagnostics | None  # of a searcher that has any
 
 
 def expand(
@@ -133,7 +134,8 @@ def expand(
     winner = kept[best]
     check_trained(winner.fit.accuracy, name, winner.failure)
     effort = sum((child.fit.effort for child in kept.values()), start=effort)
-    return Expansion(winner.growth, tuple(trials), difficulty, effort)
+    diagnostics = searcher.diagnostics() if isinstance(searcher, Explains) else None
+    return Expansion(winner.growth, tuple(trials), difficulty, effort, diagnostics)
 
 
 def train_base(

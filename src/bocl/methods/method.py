@@ -17,7 +17,7 @@ from bocl.errors import NetworkError
 from bocl.methods.checks import Seen
 from bocl.networks.graph import Graph
 from bocl.records.events import Listener, nobody
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Diagnostics, Trial, Widths
 from bocl.tasks.task import Task
 from bocl.training.trainer import Effort
 
@@ -34,6 +34,7 @@ class Learned:
     trials               every child of its search, z = 0 first; empty without a search
     difficulty           M_t, where it was measured
     effort               samples shown and seconds spent, over all networks trained for the task
+    diagnostics          of its search, where the searcher has any
     units                how many units of each hidden group the method's own steps were about, by step (DEN's)
     """
 
@@ -44,6 +45,7 @@ class Learned:
     trials: tuple[Trial, ...] = ()
     difficulty: float = math.nan
     effort: Effort = field(default_factory=Effort)
+    diagnostics: Diagnostics | None = None
     units: dict[str, Widths] = field(default_factory=dict)
 
     @property

@@ -30,14 +30,19 @@ def gate(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:
 
     A leading dimension K of both stacks K children.
     """
+    features, beta = features_and_gates(x, weights, prefix)
+    return (features * beta.unsqueeze(-1)).reshape(x.shape)
+
+
+def features_and_gates(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> tuple[Tensor, Tensor]:
+    """Return F (…, n, C, columns) and β (…, n, C) of what ``gate`` is given."""
     w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
     lead, channels = w_c.shape[:-2], w_c.shape[-1]
     columns = prod(x.shape[len(lead) + 1 :]) // channels
-    features = x.reshape(*lead, x.shape[len(lead)], channels, columns)  # (…, n, C, columns)
+    features = x.reshape(*lead, x.shape[len(lead)], channels, columns)
     v = features.squeeze(-1) if columns == 1 else features.mean(-1)
     hidden = torch.relu(v @ w_c.mT + b_c.unsqueeze(-2))
-    beta = torch.sigmoid(hidden @ w_s.mT + b_s.unsqueeze(-2))
-    return (features * beta.unsqueeze(-1)).reshape(x.shape)
+    return features, torch.sigmoid(hidden @ w_s.mT + b_s.unsqueeze(-2))
 
 
 def gate_parts(known: Tensor, own: Tensor | None, weights: Mapping[str, Tensor], prefix: str) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bocl.networks import functions
-from bocl.networks.attention import gate
+from bocl.networks.attention import features_and_gates, gate
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
 from bocl.networks.growth import Growth
 
@@ -39,6 +39,28 @@ class CompactNetwork:
 
     def __call__(self, x: Tensor, head: str = "head") -> Tensor:
         """Return logits (n, classes) for inputs (n, *shape)."""
+        return self._values(x, head)[-1]
+
+    def openness(self, x: Tensor) -> dict[str, Tensor]:
+        """Return for every gated layer its mean gate over inputs (n, *shape), on the units of each growth: (growths,).
+
+        A growth that added no units to what the layer reads has none: NaN.
+        """
+        values = self._values(x)
+        found = {}
+        for layer in (*self.graph.layers, self.graph.head):
+            if self._gated(layer):
+                _, beta = features_and_gates(values[layer.reads[0]], self.weights, f"gate/{layer.name}")
+                assert layer.source.group is not None
+                units = [widths[layer.source.group] for widths in self.blocks]
+                found[layer.name] = torch.stack([block.mean() for block in beta.mean(0).split(units)])
+        return found
+
+    def _gated(self, layer: Layer) -> bool:
+        return f"gate/{layer.name}/reduce.weight" in self.weights
+
+    def _values(self, x: Tensor, head: str = "head") -> list[Tensor]:
+        """Return the input and the result of every step."""
         values = [x]
         for step in self.graph.steps:
             read = [values[index] for index in step.reads]
@@ -51,10 +73,10 @@ class CompactNetwork:
                     values.append(functions.apply(step.function, read[0], step.arguments, training=False))
                 case Add():
                     values.append(read[0] + read[1])
-        return values[-1]
+        return values
 
     def _layer(self, layer: Layer, x: Tensor, head: str) -> Tensor:
-        if f"gate/{layer.name}/reduce.weight" in self.weights:
+        if self._gated(layer):
             x = gate(x, self.weights, f"gate/{layer.name}")
         prefix = head if layer.group is None else f"layer/{layer.name}"
         weight, bias = self.weights[f"{prefix}/weight"], self.weights.get(f"{prefix}/bias")

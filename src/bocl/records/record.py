@@ -55,6 +55,27 @@ class Experience:
 
 
 @dataclass(frozen=True)
+class Diagnostics:
+    """A search looked at from outside.
+
+    errors     of every trial of this task, measured less what the process says of it without it, in standard
+               deviations: about 0 ± 1 where the process is calibrated
+    within_50  share of trials inside the process's own 50 % interval
+    within_90  the same for 90 %
+    noise      standard deviation of one measurement, in accuracy, as the process sees it
+    posterior  for each group, the probability that the best widths have 0, 1, … units in it
+    gains      expected improvement, in reward, for which each trial was asked; NaN where it was not asked for that
+    """
+
+    errors: tuple[float, ...]
+    within_50: float
+    within_90: float
+    noise: float
+    posterior: tuple[tuple[float, ...], ...]
+    gains: tuple[Measured, ...]
+
+
+@dataclass(frozen=True)
 class TaskRecord:
     """A finished task.
 
@@ -67,6 +88,11 @@ class TaskRecord:
     training_seconds  the part of it spent training; the rest is search, scoring and set-up
     memory            numbers kept after the task beside the parameters, to learn later tasks with
     units             how many units of each hidden group the method's own steps were about, by step
+    diagnostics       of its search, where the searcher has any
+    bests             (number of a trial, test accuracy) of every child that had the best reward when it was trained,
+                      where the run was asked for them
+    attention         mean gate of every gated layer on the units of each task so far, this one last; NaN where there
+                      are none. Absent in early records
     """
 
     index: int
@@ -83,6 +109,9 @@ class TaskRecord:
     training_seconds: float
     memory: int = 0
     units: dict[str, Widths] = field(default_factory=dict)
+    attention: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
+    diagnostics: Diagnostics | None = None
+    bests: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +129,7 @@ class PickRecord:
     row: tuple[float, ...]
     parameters: dict[str, int]
     stored: int
+    attention: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

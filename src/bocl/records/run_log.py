@@ -183,6 +183,9 @@ class RunLog:
         wanted = self.starts[0].config["stream"]["tasks"]
         _require(index < wanted, f"it finishes task {index + 1} of {wanted}")
         self._check_sizes(entry, index)
+        for number, value in entry.bests:
+            _require(0 <= number < len(entry.trials), f"trial {number} is among the best of {len(entry.trials)}")
+            _require(0 <= value <= 1, f"an accuracy is {value}")
         _require(entry.memory >= 0, f"{entry.memory} numbers are kept beside the parameters")
         for widths in (entry.widths, *(trial.widths for trial in entry.trials), *entry.units.values()):
             self._check_widths(widths)
@@ -220,6 +223,9 @@ class RunLog:
             _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
         for value in (*entry.row, *entry.validation_row):
             _require(0 <= value <= 1, f"an accuracy is {value}")
+        for layer, gates in entry.attention.items():
+            _require(len(gates) == index + 1, f"{layer} has {len(gates)} mean gates, not {index + 1}")
+            _require(all(math.isnan(gate) or 0 <= gate <= 1 for gate in gates), f"mean gates of {layer} are {gates}")
 
     def _check_widths(self, widths: Widths) -> None:
         groups = len(self.starts[0].groups)

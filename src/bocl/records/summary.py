@@ -12,14 +12,18 @@ from bocl.errors import FolderError, InputError
 from bocl.records.journal import read_lines, read_with_tail, to_json
 from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
 from bocl.records.record import TaskRecord
-from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
+from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint
 
 
 @dataclass(frozen=True)
 class RunSummary:
     """One run: its settings, its finished tasks, and the figures of its accuracy matrix.
 
+    folder      of the run, or its journal where that is kept alone
     groups      names of the hidden groups, in the order of widths
+    sessions    what it ran on, one entry for each time it was begun or resumed
+    head        hash of the journal's last line, which speaks for all its lines
+    lines       of the journal, each found to follow the one before it
     torn_bytes  of a record at the end of the journal that is unfinished, and left out here
     """
 
@@ -27,6 +31,9 @@ class RunSummary:
     config: dict[str, Any]
     groups: tuple[str, ...]
     tasks: tuple[TaskRecord, ...]
+    sessions: tuple[Start, ...]
+    head: str
+    lines: int
     torn_bytes: int = 0
 
     @property
@@ -81,34 +88,51 @@ class RunSummary:
         }
 
 
-def summarise(folder: str | Path) -> RunSummary:
-    """Read one run's folder."""
-    folder = Path(folder)
-    if not (folder / JOURNAL).is_file():
-        raise FolderError(f"{folder} is not a run: there is no {JOURNAL} in it")
-    lines, torn_bytes = read_with_tail(folder / JOURNAL)
-    log = RunLog.of([line.record for line in lines], folder / JOURNAL)
+def journal_of(run: Path) -> Path:
+    """Return the journal of a run: the one in its folder, or the file itself where a journal is kept alone."""
+    return run if run.suffix == ".jsonl" and run.is_file() else run / JOURNAL
+
+
+def summarise(run: str | Path) -> RunSummary:
+    """Read one run: its folder, or a journal kept alone."""
+    run = Path(run)
+    journal = journal_of(run)
+    if not journal.is_file():
+        raise FolderError(f"{run} is not a run: there is no {JOURNAL} in it")
+    lines, torn_bytes = read_with_tail(journal)
+    log = RunLog.of([line.record for line in lines], journal)
     if not log.starts:
         raise FolderError(f"{log.path} holds no finished record yet; start the run again to resume it")
-    try:
-        check_checkpoint(folder, log)
-    except FolderError:
-        if len(read_lines(folder / JOURNAL)) == len(lines):
-            raise
-        return summarise(folder)  # the run went on between the two looks
-    return RunSummary(folder, log.starts[0].config, log.starts[0].groups, tuple(log.tasks), torn_bytes)
+    if journal != run:
+        try:
+            check_checkpoint(run, log)
+        except FolderError:
+            if len(read_lines(journal)) == len(lines):
+                raise
+            return summarise(run)  # the run went on between the two looks
+    start = log.starts[0]
+    return RunSummary(
+        run,
+        start.config,
+        start.groups,
+        tuple(log.tasks),
+        tuple(log.starts),
+        lines[-1].sha256,
+        len(lines),
+        torn_bytes,
+    )
 
 
-def find_runs(folder: str | Path) -> list[Path]:
-    """Return the runs in a folder: itself, or those of the grid it holds, by name."""
-    folder = Path(folder)
-    if not os.path.exists(folder):  # unlike Path.exists, it takes any name
-        raise FolderError(f"{folder}: there is no such folder")
-    if (folder / JOURNAL).is_file():
-        return [folder]
-    runs = sorted(path.parent for path in folder.glob(f"*/{JOURNAL}"))
+def find_runs(place: str | Path) -> list[Path]:
+    """Return the runs in a place: itself, a folder or a journal kept alone, or those of the grid it holds, by name."""
+    place = Path(place)
+    if not os.path.exists(place):  # unlike Path.exists, it takes any name
+        raise FolderError(f"{place}: there is no such folder")
+    if journal_of(place).is_file():
+        return [place]
+    runs = sorted([*(path.parent for path in place.glob(f"*/{JOURNAL}")), *place.glob("*.jsonl")])
     if not runs:
-        raise FolderError(f"{folder} holds no runs: there is no {JOURNAL} in it or in the folders under it")
+        raise FolderError(f"{place} holds no runs: there is no {JOURNAL} in it or in the folders under it")
     return runs
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Diagnostics, Trial, Widths
 from bocl.search import accuracy_model
 from bocl.search.accuracy_model import Accuracies, AccuracyModel, Hyperparameters, scale
-from bocl.search.diagnostics import Diagnostics, diagnose
+from bocl.search.diagnostics import diagnose
 from bocl.search.improvement import climb, log_reward_improvement, neighbours, spread_points
 from bocl.search.lattice import lattice_size, whole_lattice
 from bocl.search.ledger import Ledger, usable_trials
@@ -28,6 +28,7 @@ LEANING = 9  # trials of this task, zero among them, up to which it leans on ear
 WHOLE_LATTICE = 2048  # points up to which every one is tried out
 SPREAD_POINTS = 512  # of a larger one that are tried out
 BEST_CHILDREN = 3  # whose neighbours are tried out as well
+POSTERIOR_POINTS = 256  # of which the posterior says how likely each is the best
 
 
 class BayesianSearch:
@@ -92,9 +93,12 @@ class BayesianSearch:
         model, ledger = self._model(), self._ledger
         if model is None or not self._trained():
             return None
-        points = np.concatenate([np.array([trial.widths for trial in self._trained()]), self._pool(None)])
+        space = self._pool(None)
+        some = space[:: -(-len(space) // POSTERIOR_POINTS)]
+        points = np.concatenate([np.array([trial.widths for trial in self._trained()]), some])
+        gains = [self._gains.get(trial.widths, math.nan) for trial in (*ledger.problem.known, *ledger.told)]
         seed = seed_for(ledger.problem.seed, "diagnostics")
-        return diagnose(model, ledger.problem, np.unique(points, axis=0), self._gains, seed=seed)
+        return diagnose(model, ledger.problem, np.unique(points, axis=0), gains, seed=seed)
 
     def _trained(self) -> list[Trial]:
         return [trial for trial in (*self._ledger.problem.known, *self._ledger.told) if not trial.failed]

@@ -6,12 +6,11 @@ width posterior  share of draws of r from the process whose highest point has a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from bocl.records.record import Widths
+from bocl.records.record import Diagnostics
 from bocl.search.accuracy_model import AccuracyModel, draw, scale
 from bocl.search.problem import FloatArray, IntArray, Problem
 from bocl.search.threads import quiet_single_thread
@@ -19,39 +18,20 @@ from bocl.search.threads import quiet_single_thread
 DRAWS = 256
 
 
-@dataclass(frozen=True)
-class Diagnostics:
-    """A search looked at from outside; numbers that JSON can hold.
-
-    errors     of every trial of this task, measured less what the process says of it without it, in standard
-               deviations: about 0 ± 1 where the process is calibrated
-    within_50  share of trials inside the process's own 50 % interval
-    within_90  the same for 90 %
-    noise      standard deviation of one measurement, in accuracy, as the process sees it
-    posterior  for each group, the probability that the best widths have 0, 1, … units in it
-    gains      expected improvement, in reward, for which each point was asked; opening points have none
-    """
-
-    errors: tuple[float, ...]
-    within_50: float
-    within_90: float
-    noise: float
-    posterior: tuple[tuple[float, ...], ...]
-    gains: Mapping[Widths, float]
-
-
 def diagnose(
-    model: AccuracyModel, problem: Problem, points: IntArray, gains: Mapping[Widths, float], *, seed: int
+    model: AccuracyModel, problem: Problem, points: IntArray, gains: Sequence[float], *, seed: int
 ) -> Diagnostics:
-    """Look at a fitted process; ``points`` (n, groups) are those of which one may be the best."""
+    """Look at a fitted process; ``points`` (n, groups) are those of which one may be the best, ``gains`` (trials,)."""
     errors = leave_one_out(model)[model.data.tasks == 0]
     return Diagnostics(
-        errors=tuple(errors.tolist()),
+        errors=tuple(errors.round(4).tolist()),
         within_50=float((np.abs(errors) <= 0.674).mean()),
         within_90=float((np.abs(errors) <= 1.645).mean()),
         noise=model.noise_std,
-        posterior=tuple(tuple(shares.tolist()) for shares in width_posterior(model, problem, points, seed=seed)),
-        gains=dict(gains),
+        posterior=tuple(
+            tuple(shares.round(4).tolist()) for shares in width_posterior(model, problem, points, seed=seed)
+        ),
+        gains=tuple(gains),
     )
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.records.record import Experience, Trial, Widths
+from bocl.records.record import Diagnostics, Experience, Trial, Widths
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -68,6 +68,15 @@ class Problem:
         most = most if self.budget is None else min(most, self.budget)
         saved = (most - self.parameters(z)) / max(most - least, 1)
         return np.where(accuracy >= self.target, self.target + (1 - self.target) * saved, accuracy)
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A searcher that can be looked at from outside."""
+
+    def diagnostics(self) -> Diagnostics | None:
+        """Return how far its model is to be trusted and what it believes; None while there is none."""
+        ...
 
 
 class Searcher(Protocol):

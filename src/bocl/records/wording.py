@@ -1,4 +1,4 @@
-"""Figures as a person would say them."""
+"""Figures and messages as a person would say them."""
 
 from __future__ import annotations
 

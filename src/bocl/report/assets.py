@@ -1,0 +1,104 @@
+"""Every figure as SVG and PDF, and its numbers as CSV and LaTeX, in a folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bocl.records.files import cannot_write
+from bocl.records.summary import RunSummary
+from bocl.records.wording import one_line
+from bocl.report.charts import Cell, Chart, Table, numbers
+from bocl.report.layout import draw
+from bocl.report.pdf import to_pdf
+from bocl.report.sections import portraits, sections
+from bocl.report.svg import standalone
+from bocl.report.systems import arrange
+
+_SPECIAL = re.compile(r"[\\{}&%$#_^~]")
+_IN_LATEX = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+_UNICODE = {"±": r"$\pm$", "→": r"$\to$", "α": r"$\alpha$", "−": "$-$"}
+
+
+def write_assets(runs: Sequence[RunSummary], folder: Path) -> int:
+    """Write what the report of some runs shows; return how many files there are."""
+    count = 0
+    for name, data in _files(runs):
+        try:  # made again at will, so nobody waits for the disk
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            raise cannot_write(folder / name, error) from error
+        count += 1
+    return count
+
+
+def _files(runs: Sequence[RunSummary]) -> Iterator[tuple[str, bytes]]:
+    streams = arrange(runs)
+    for section in sections(streams):
+        for _, charts in section.rows:
+            for chart in charts:
+                yield from _chart_files(chart)
+        for _, table in section.tables:
+            yield from _table_files(table)
+        if section.findings:
+            header = ("claim", "stream", "where", "paper", "ours", "verdict", "margin")
+            rows = [
+                (f.about, f.claim.stream, f.claim.where, f.paper, f.ours, f.verdict, f.margin) for f in section.findings
+            ]
+            yield from _table_files(Table(f"claims-{section.key}", header, tuple(rows)))
+    for stream in streams:
+        for portrait in portraits(stream):
+            for chart in (*portrait.charts, *portrait.reuse, *portrait.searches):
+                yield from _chart_files(chart)
+
+
+def _chart_files(chart: Chart) -> Iterator[tuple[str, bytes]]:
+    drawing = draw(chart, legend=True)
+    yield f"{_safe(chart.name)}.svg", standalone(drawing).encode()
+    yield f"{_safe(chart.name)}.pdf", to_pdf(drawing)
+    yield from _table_files(numbers(chart))
+
+
+def _table_files(table: Table) -> Iterator[tuple[str, bytes]]:
+    yield f"{_safe(table.name)}.csv", to_csv(table).encode()
+    yield f"{_safe(table.name)}.tex", to_latex(table).encode()
+
+
+def to_csv(table: Table) -> str:
+    """Return a table with every digit of its numbers."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.header)
+    writer.writerows(
+        ["" if cell is None else one_line(cell) if isinstance(cell, str) else cell for cell in row]
+        for row in table.rows
+    )
+    return text.getvalue()
+
+
+def to_latex(table: Table) -> str:
+    """Return a table as a LaTeX tabular, numbers in six figures."""
+    lines = [_row(table.header), r"\hline", *map(_row, table.rows)]
+    return "\n".join([rf"\begin{{tabular}}{{{'l' * len(table.header)}}}", *lines, r"\end{tabular}", ""])
+
+
+def _row(cells: Sequence[Cell]) -> str:
+    return " & ".join(_latex(cell) for cell in cells) + r" \\"
+
+
+def _latex(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    text = _SPECIAL.sub(lambda found: _IN_LATEX.get(found[0], "\\" + found[0]), one_line(str(cell)))
+    return "".join(_UNICODE.get(character, character) for character in text)
+
+
+def _safe(name: str) -> str:
+    """Return a name that any file system takes."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")

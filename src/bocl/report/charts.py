@@ -1,0 +1,169 @@
+"""What a figure shows, before it is drawn: plain data with labelled axes. ``numbers`` gives any of them as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bocl.report.style import Style
+
+Kind = Literal["plain", "percent", "count"]
+Spacing = Literal["even", "factors", "errors"]
+Cell = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a header; a number is a number, and a cell nobody measured is None.
+
+    name  of its files
+    """
+
+    name: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: what is measured, its unit included, and how its numbers are said.
+
+    kind     `percent`: shares, shown times 100; `count`: whole numbers, shown as 20k or 1.5M
+    spacing  equal steps along it are equal differences, equal factors, or equal factors of the error 1 - value
+    """
+
+    label: str
+    kind: Kind = "plain"
+    spacing: Spacing = "even"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measurement, its standard deviations where there are any, and words to show over it."""
+
+    x: float
+    y: float
+    note: str = ""
+    x_sd: float | None = None
+    y_sd: float | None = None
+    ringed: bool = False
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one system; ``joined`` by lines, by steps, or not."""
+
+    name: str
+    style: Style
+    points: tuple[Point, ...]
+    joined: Literal["lines", "steps", "no"] = "lines"
+    marked: bool = True
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Series over two axes. ``small`` ones stand many in a row; ``y_range`` makes several comparable."""
+
+    name: str
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    small: bool = False
+    y_range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row of ``Bars``: a value, its standard deviation, how it is written, and words to show over it."""
+
+    label: str
+    style: Style
+    value: float
+    sd: float | None
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Values side by side: bars from zero, or marks on a line where zero is far away."""
+
+    name: str
+    title: str
+    axis: Axis
+    rows: tuple[Bar, ...]
+    from_zero: bool = True
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Values by row and column; NaN where there is none.
+
+    row_label, column_label  what a row and a column are
+    value                    what a cell shows, its unit included
+    """
+
+    name: str
+    title: str
+    row_label: str
+    column_label: str
+    value: Axis
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A network as it grew: ``added[task][layer]`` units."""
+
+    name: str
+    title: str
+    style: Style
+    layers: tuple[str, ...]
+    tasks: tuple[str, ...]
+    added: tuple[tuple[int, ...], ...]
+
+
+Chart = Plot | Bars | HeatMap | Growth
+
+
+def numbers(chart: Chart) -> Table:
+    """Return every number a figure shows."""
+    match chart:
+        case Plot():
+            rows = [
+                (series.name, point.x, point.y, point.x_sd, point.y_sd, point.note)
+                for series in chart.series
+                for point in series.points
+            ]
+            return _table(chart.name, ("series", chart.x.label, chart.y.label, "sd of x", "sd of y", "note"), rows)
+        case Bars():
+            header = ("name", chart.axis.label, "sd", "as shown", "note")
+            return _table(
+                chart.name, header, [(row.label, row.value, row.sd, row.text, row.note) for row in chart.rows]
+            )
+        case HeatMap():
+            cells = [
+                (row, column, value)
+                for row, values in zip(chart.rows, chart.cells, strict=True)
+                for column, value in zip(chart.columns, values, strict=False)
+            ]
+            labels = (chart.row_label, chart.column_label, chart.value.label)
+            return _table(chart.name, labels, [cell for cell in cells if not math.isnan(cell[2])])
+        case Growth():
+            units = [
+                (task, layer, count)
+                for task, counts in zip(chart.tasks, chart.added, strict=True)
+                for layer, count in zip(chart.layers, counts, strict=True)
+            ]
+            return _table(chart.name, ("task", "layer", "units added"), units)
+
+
+def _table(name: str, header: tuple[str, ...], rows: Sequence[tuple[Cell, ...]]) -> Table:
+    """Leave out columns that hold nothing."""
+    kept = [index for index in range(len(header)) if any(row[index] not in (None, "") for row in rows)]
+    return Table(name, tuple(header[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))

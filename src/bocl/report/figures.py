@@ -1,0 +1,284 @@
+"""The paper's figures, from our records: one chart for each stream, mean ± standard deviation over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from bocl.checks import counted
+from bocl.records.record import TaskRecord
+from bocl.records.summary import RunSummary
+from bocl.records.wording import duration, mean_and_spread, millions, percent, points
+from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
+from bocl.report.scale import by_errors
+from bocl.report.style import Style, style_of
+from bocl.report.systems import Setting, Spread, Stream, System, flat_settings, pairs
+
+ACCURACY = Axis("average test accuracy (%)", "percent")
+_SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
+
+
+def accuracy_bars(stream: Stream) -> Bars:
+    """Figure 2 (a): average test accuracy over all tasks at the end."""
+    rows = [_bar(system, system.headline, "accuracy", lambda value: f"{100 * value:.2f}") for system in _main(stream)]
+    return Bars(f"figure-2a-{stream.slug}", "(a) accuracy", ACCURACY, tuple(rows), from_zero=False)
+
+
+def parameter_bars(stream: Stream) -> Bars:
+    """Figure 2 (b): parameters stored at the end: weights, heads and attention."""
+    rows = [_bar(system, system.headline, "parameters", short_count) for system in _main(stream)]
+    return Bars(f"figure-2b-{stream.slug}", "(b) parameters", Axis("parameters stored", "count"), tuple(rows))
+
+
+def time_bars(stream: Stream) -> Bars:
+    """Figure 2 (c): wall-clock time of learning all tasks, of runs that had their device to themselves."""
+    alone = [system for system in _main(stream) if system.headline.alone]
+    longest = max((system.headline.spread("seconds").mean for system in alone), default=0.0)
+    _, scale, unit = next(entry for entry in _SCALES if longest >= entry[0])
+    rows = []
+    for system in alone:
+        time = system.headline.spread("seconds")
+        shown = millions(system.headline.spread("samples").mean)
+        rows.append(
+            Bar(
+                system.name,
+                style_of(system),
+                time.mean / scale,
+                None if time.sd is None else time.sd / scale,
+                _with_sd(time, lambda value: f"{value / scale:.1f}"),
+                f"{named(system, system.headline)}: {duration(time.mean)}, {shown} samples trained",
+            )
+        )
+    return Bars(f"figure-2c-{stream.slug}", "(c) time", Axis(f"training time ({unit})"), tuple(rows))
+
+
+def accuracy_against_parameters(stream: Stream) -> Plot:
+    """Figure 3: one mark for each setting; the settings of one system make a curve."""
+    series = []
+    for system in _main(stream):
+        found = []
+        for setting in system.settings:
+            accuracy, size = setting.spread("accuracy"), setting.spread("parameters")
+            note = f"{named(system, setting)}: {_accuracy(setting)}, {short_count(size.mean)} parameters"
+            found.append(Point(size.mean, accuracy.mean, note, size.sd, accuracy.sd))
+        series.append(Series(system.name, style_of(system), tuple(found)))
+    sizes = [point.x for each in series for point in each.points]
+    factors = bool(sizes) and max(sizes) > 8 * min(sizes) > 0
+    return Plot(
+        f"figure-3-{stream.slug}",
+        stream.label,
+        Axis("parameters stored", "count", "factors" if factors else "even"),
+        _spaced(ACCURACY, series),
+        tuple(series),
+    )
+
+
+def first_task(stream: Stream) -> Plot:
+    """Figure 4: test accuracy on task 1 after each task."""
+    series = []
+    for system in _main(stream):
+        rows = [[row[0] for row in run.matrix] for run in system.headline.runs]
+        spreads = [Spread.of(column) for column in zip(*rows, strict=True)]
+        found = [
+            Point(
+                index + 1,
+                spread.mean,
+                f"{named(system, system.headline)}, after task {index + 1}: {percent_with_sd(spread)}",
+                y_sd=spread.sd,
+            )
+            for index, spread in enumerate(spreads)
+        ]
+        series.append(Series(system.name, style_of(system), tuple(found)))
+    return Plot(
+        f"figure-4-{stream.slug}",
+        stream.label,
+        Axis("tasks learnt", "count"),
+        _spaced(Axis("test accuracy on task 1 (%)", "percent"), series),
+        tuple(series),
+    )
+
+
+def accuracy_against_trials(stream: Stream) -> Plot:
+    """Figure 5: accuracy of the best child so far, averaged over tasks, as trials are made.
+
+    On the test split where all runs have scored it (`test_curve`), else on validation samples.
+    """
+    series = []
+    compared = searchers(stream)
+    tested = all(task.bests for system in compared for task in _searched(system))
+    for system in compared:
+        spreads = trial_curve(system, tested=tested)
+        found = [
+            Point(trial, spread.mean, f"{system.name}, {trial} trials: {percent_with_sd(spread)}", y_sd=spread.sd)
+            for trial, spread in enumerate(spreads)
+        ]
+        series.append(Series(system.name, style_of(system), tuple(found), joined="steps"))
+    return Plot(
+        f"figure-5-{stream.slug}",
+        stream.label,
+        Axis("trials per task", "count"),
+        _spaced(Axis(f"{'test' if tested else 'validation'} accuracy, best so far (%)", "percent"), series),
+        tuple(series),
+    )
+
+
+def searchers(stream: Stream) -> list[System]:
+    """Return BOCL as it is and with other searches; other variants of it are left out."""
+    return [
+        system
+        for system in stream.systems
+        if system.method == "bocl" and system.changed in ((), ("search.kind",)) and _searched(system)
+    ]
+
+
+def search_kind(system: System) -> str:
+    """Return the name of a system's search."""
+    return str(flat_settings(system.headline.runs[0].config).get("search.kind"))
+
+
+def _searched(system: System) -> list[TaskRecord]:
+    return [task for run in system.headline.runs for task in run.tasks if task.trials]
+
+
+def trial_curve(system: System, *, tested: bool = False) -> list[Spread]:
+    """Return accuracy after 0, 1, … trials, over seeds: each a mean over tasks. A search that is over stays level."""
+    curves = [[best_so_far(task, tested=tested) for task in run.tasks if task.trials] for run in system.headline.runs]
+    length = max(len(curve) for run in curves for curve in run)
+    levels = [[_levelled(curve, length) for curve in run] for run in curves if run]
+    return [Spread.of([fmean(curve[trial] for curve in run) for run in levels]) for trial in range(length)]
+
+
+def best_so_far(task: TaskRecord, *, tested: bool = False) -> list[float]:
+    """Return the accuracy, after each trial of a task, of the child with the best reward by then; trial 0 is z = 0.
+
+    On validation samples, or ``tested``, which asks for a run that has scored them.
+    """
+    scored = dict(task.bests)
+    found: list[float] = []
+    best = -math.inf
+    level = 0.0
+    for number, trial in enumerate(task.trials):
+        if not trial.failed and trial.reward > best:
+            best, level = trial.reward, scored[number] if tested else trial.accuracy
+        found.append(level)
+    return found
+
+
+def attention_gains(stream: Stream) -> list[tuple[RunSummary, float]]:
+    """Return for every pair of BOCL runs with and without attention, else alike, what attention is worth."""
+    return [
+        (with_it, with_it.figures()["accuracy"] - without.figures()["accuracy"])
+        for with_it, without in pairs(stream, "growth.attention", True, False)
+        if with_it.method == "bocl"
+    ]
+
+
+def attention_ablation(stream: Stream) -> Bars:
+    """What attention adds to test accuracy, in points, pair by pair."""
+    gains = attention_gains(stream)
+    rows = [
+        Bar(f"seed {run.seed}", Style("bocl", "circle", hollow=True), 100 * gain, None, points(gain))
+        for run, gain in gains
+    ]
+    if gains:
+        over = Spread.of([gain for _, gain in gains])
+        sd = None if over.sd is None else 100 * over.sd
+        rows.append(
+            Bar("mean", Style("bocl"), 100 * over.mean, sd, _with_sd(over, lambda value: f"{100 * value:+.2f}"))
+        )
+    axis = Axis("accuracy gained by attention (points)")
+    return Bars(f"attention-{stream.slug}", stream.label, axis, tuple(rows))
+
+
+def comparison(stream: Stream) -> Table:
+    """Every system and setting side by side, as text: mean ± sd over seeds."""
+    rows = [
+        (
+            named(system, setting) + (" *" if setting.label and setting is system.headline else ""),
+            str(len(setting.runs)),
+            _cell(setting, "accuracy", _hundredths, _hundredths),
+            _cell(setting, "backward_transfer", points, _hundredths),
+            _cell(setting, "first_task_forgetting", points, _hundredths),
+            _cell(setting, "parameters", _whole, _whole),
+            _whole(setting.spread("attention").mean),
+            millions(setting.spread("samples").mean),
+            duration(setting.spread("seconds").mean) + ("" if setting.alone else " (shared)"),
+        )
+        for system in stream.systems
+        for setting in system.settings
+    ]
+    header = (
+        "system",
+        "seeds",
+        "accuracy (%)",
+        "BWT (points)",
+        "task 1 forgotten (points)",
+        "parameters",
+        "of them attention",
+        "samples",
+        "time",
+    )
+    return Table(f"comparison-{stream.slug}", header, tuple(rows))
+
+
+def _main(stream: Stream) -> list[System]:
+    """Return every method as it is, and RCL as released; other variants have figures of their own.
+
+    Of a method that was run as a variant alone, the first stands for it, under its own name.
+    """
+    first: dict[str, System] = {}
+    for system in stream.systems:
+        first.setdefault(system.method, system)
+    return [
+        system for system in stream.systems if system is first[system.method] or system.changed == ("rcl.controller",)
+    ]
+
+
+def _spaced(axis: Axis, series: Sequence[Series]) -> Axis:
+    return by_errors(axis, [point.y for each in series for point in each.points])
+
+
+def _bar(system: System, setting: Setting, figure: str, say: Callable[[float], str]) -> Bar:
+    spread = setting.spread(figure)
+    note = f"{named(system, setting)}: {_with_sd(spread, say)}, {counted(spread.count, 'seed')}"
+    return Bar(system.name, style_of(system), spread.mean, spread.sd, _with_sd(spread, say), note)
+
+
+def _cell(setting: Setting, figure: str, mean: Callable[[float], str], sd: Callable[[float], str]) -> str:
+    return mean_and_spread([entry[figure] for entry in setting.figures], mean, sd)
+
+
+def named(system: System, setting: Setting) -> str:
+    """Return a system's name, and its setting where it has several."""
+    return f"{system.name} ({setting.label})" if setting.label else system.name
+
+
+def _accuracy(setting: Setting) -> str:
+    return percent_with_sd(setting.spread("accuracy"))
+
+
+def percent_with_sd(spread: Spread) -> str:
+    """Return a share over seeds as a percentage."""
+    return percent(spread.mean) if not spread.sd else f"{_hundredths(spread.mean)} ± {percent(spread.sd)}"
+
+
+def _with_sd(spread: Spread, say: Callable[[float], str]) -> str:
+    return say(spread.mean) if not spread.sd else f"{say(spread.mean)} ± {say(spread.sd).lstrip('+')}"
+
+
+def short_count(value: float) -> str:
+    """Return a count in three figures or so."""
+    return f"{value / 1e6:.2f}M" if value >= 1e6 else f"{value / 1e3:.1f}k" if value >= 1e3 else f"{value:.0f}"
+
+
+def _hundredths(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _levelled(curve: Sequence[float], length: int) -> list[float]:
+    return [*curve, *[curve[-1]] * (length - len(curve))]

@@ -1,0 +1,127 @@
+"""What one network did: how it grew, what each task reused, what each search tried, what was kept."""
+
+from __future__ import annotations
+
+import math
+
+from bocl.records.pareto import front
+from bocl.records.record import TaskRecord, Trial
+from bocl.records.summary import RunSummary
+from bocl.records.wording import percent, widths_text
+from bocl.report.charts import Axis, Growth, HeatMap, Plot, Point, Series
+from bocl.report.scale import by_errors
+from bocl.report.style import Style
+from bocl.report.systems import METHODS
+
+
+def growth(run: RunSummary, name: str) -> Growth:
+    """Units each task added to every layer."""
+    tasks = tuple(task.name for task in run.tasks)
+    return Growth(
+        f"{name}-growth",
+        "Units by layer and task",
+        _style(run),
+        run.groups,
+        tasks,
+        tuple(task.widths for task in run.tasks),
+    )
+
+
+def accuracy_matrix(run: RunSummary, name: str) -> HeatMap:
+    """R[t][i]: test accuracy on task i after learning task t."""
+    numbers = _numbered(len(run.tasks))
+    return HeatMap(
+        f"{name}-accuracy",
+        "Accuracy matrix",
+        "after task",
+        "on task",
+        Axis("test accuracy (%)", "percent"),
+        numbers,
+        numbers,
+        tuple(run.matrix),
+    )
+
+
+def reuse(run: RunSummary, name: str) -> list[HeatMap]:
+    """How far the gates of each task are open to the units of every task up to it, one map for each gated layer."""
+    layers = dict.fromkeys(layer for task in run.tasks for layer in task.attention)
+    maps = []
+    for layer in layers:
+        gated = [task for task in run.tasks if layer in task.attention]
+        rows = tuple(str(task.index + 1) for task in gated)
+        maps.append(
+            HeatMap(
+                f"{name}-attention-{layer}",
+                f"Gates before {layer}",
+                "task",
+                "units of task",
+                Axis("mean gate (%)", "percent"),
+                rows,
+                _numbered(len(run.tasks)),
+                tuple(task.attention[layer] for task in gated),
+            )
+        )
+    return maps
+
+
+def searches(run: RunSummary, name: str) -> list[Plot]:
+    """Every child of each task's search: what it would add and how accurate it was, with the front of the best.
+
+    Whatever else a record tells of a search has its place among these.
+    """
+    searched = [task for task in run.tasks if any(not trial.failed for trial in task.trials)]
+    values = [trial.accuracy for task in searched for trial in task.trials if not trial.failed]
+    y_range = (min(values), max(values)) if values else None
+    return [_search(run, task, f"{name}-search-{task.index + 1:02d}", y_range) for task in searched]
+
+
+def _search(run: RunSummary, task: TaskRecord, name: str, y_range: tuple[float, float] | None) -> Plot:
+    style = _style(run)
+    tried = [
+        Point(trial.parameters, trial.accuracy, _tell(number, trial), ringed=trial.widths == task.widths)
+        for number, trial in enumerate(task.trials)
+        if not trial.failed
+    ]
+    best = [Point(trial.parameters, trial.accuracy) for trial in front(task.trials)]
+    return Plot(
+        name,
+        f"task {task.index + 1}: {len(task.trials)} trials, kept {widths_text(task.widths)}",
+        Axis("parameters added", "count"),
+        by_errors(Axis("validation (%)", "percent"), y_range or ()),
+        (
+            Series("front", Style("muted"), tuple(best), joined="steps", marked=False),
+            Series("trials", style, tuple(tried), joined="no"),
+        ),
+        small=True,
+        y_range=y_range,
+    )
+
+
+def task_rows(run: RunSummary) -> tuple[tuple[str, ...], ...]:
+    """One row for each task: name, units added, accuracy then and now, parameters, trials, difficulty."""
+    final = run.tasks[-1].row if run.tasks else ()
+    return tuple(
+        (
+            str(task.index + 1),
+            task.name,
+            widths_text(task.widths),
+            percent(task.row[-1]),
+            percent(now),
+            f"{sum(task.parameters.values()):+,}",
+            str(len(task.trials) or ""),
+            "" if math.isnan(task.difficulty) else f"{100 * task.difficulty:.1f}",
+        )
+        for task, now in zip(run.tasks, final, strict=True)
+    )
+
+
+def _tell(number: int, trial: Trial) -> str:
+    return f"trial {number}: {widths_text(trial.widths)} → {percent(trial.accuracy)}, +{trial.parameters:,}"
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(str(number + 1) for number in range(count))
+
+
+def _style(run: RunSummary) -> Style:
+    return Style(run.method if run.method in METHODS else "ink")

@@ -1,0 +1,249 @@
+"""Runs told apart: by stream, by system, by setting; what is left are seeds, to be averaged over.
+
+A *system* is a method, or a variant of it that is under study, such as ``bocl, no attention``. A system run with
+several settings, a sweep of α for one, is a curve; its *headline* is the setting that validation samples prefer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, stdev
+from typing import Any
+
+from bocl.records.summary import RunSummary
+
+STREAMS = ("permuted-mnist", "mixed-mnist", "split-cifar100")  # the paper's
+METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "independent", "joint")
+
+#: Settings whose values make systems of their own, and the values that go without saying, dearest first.
+STUDIED: dict[str, tuple[Any, ...]] = {
+    "growth.attention": (True,),
+    "growth.wiring": ("full",),
+    "search.kind": ("bayesian", "paper"),
+    "search.warm_points": (3,),
+    "search.transfer": (True,),
+    "reward.weighting": ("unit",),
+    "rcl.controller": ("tuned",),
+}
+_SAID = {("growth.attention", "False"): "no attention", ("search.transfer", "False"): "no transfer"}
+_ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
+
+_ALL_HAVE = ("stream.", "network.", "recipe.")
+_MATTERS = {
+    "bocl": ("growth.", "search.", "reward."),
+    "rcl": ("growth.wiring", "search.bounds", "search.round_size", "reward.alpha", "rcl."),
+    "fixed": ("growth.", "fixed."),
+    "frozen": ("growth.",),
+}
+_NEVER_MATTERS = ("seed", "search.memory_gb")  # of these, only how a run is computed depends
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Values over seeds: their mean, and their standard deviation where there are two or more."""
+
+    mean: float
+    sd: float | None
+    count: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Spread:
+        """Summarise one value or more."""
+        return Spread(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Finished runs that differ in their seed alone, by seed.
+
+    label  what tells it from the other settings of its system; '' where it is the only one
+    """
+
+    label: str
+    runs: tuple[RunSummary, ...]
+
+    @cached_property
+    def figures(self) -> list[dict[str, Any]]:
+        """The closing figures of every run."""
+        return [
+            {**run.figures(), "validation": fmean(run.tasks[-1].validation_row), "alone": not shared(run)}
+            for run in self.runs
+        ]
+
+    def spread(self, figure: str) -> Spread:
+        """Return one closing figure over seeds."""
+        return Spread.of([entry[figure] for entry in self.figures])
+
+    @property
+    def alone(self) -> bool:
+        """Whether every run had its device to itself, so that its time is its own."""
+        return all(entry["alone"] for entry in self.figures)
+
+
+@dataclass(frozen=True)
+class System:
+    """A method, or a variant of it, with every setting it was run with, smallest network first.
+
+    changed  the names in STUDIED that make it a variant; none of the method as it is
+    variant  its place among the method's systems: 0 is the method as it is
+    """
+
+    name: str
+    method: str
+    changed: tuple[str, ...]
+    variant: int
+    settings: tuple[Setting, ...]
+
+    @cached_property
+    def headline(self) -> Setting:
+        """The setting with the highest validation accuracy; the test split chooses nothing."""
+        return max(self.settings, key=lambda setting: setting.spread("validation").mean)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """All runs on one stream of tasks.
+
+    unfinished  runs with tasks still to learn, left out of every mean
+    repeats     runs of a setting and seed that is there already, left out too
+    """
+
+    name: str
+    tasks: int
+    systems: tuple[System, ...]
+    unfinished: tuple[RunSummary, ...]
+    repeats: tuple[RunSummary, ...]
+
+    @property
+    def label(self) -> str:
+        """Its name as shown."""
+        return f"{self.name} ({self.tasks} tasks)"
+
+    @property
+    def slug(self) -> str:
+        """Its name in names of files."""
+        return f"{self.name}-{self.tasks}"
+
+    def system(self, method: str) -> System | None:
+        """Return a method as it is, or None where it was not run."""
+        return next((system for system in self.systems if (system.method, system.variant) == (method, 0)), None)
+
+    def runs(self) -> Iterator[RunSummary]:
+        """Yield every finished run."""
+        for system in self.systems:
+            for setting in system.settings:
+                yield from setting.runs
+
+
+def shared(run: RunSummary) -> bool:
+    """Whether a run shared its device with others at any time."""
+    return any(session.at_once > 1 for session in run.sessions)
+
+
+def arrange(runs: Sequence[RunSummary]) -> list[Stream]:
+    """Tell runs apart; streams are in the paper's order, then by name, and systems in that of METHODS."""
+    by_stream: dict[tuple[str, int], list[RunSummary]] = {}
+    for run in runs:
+        by_stream.setdefault((str(run.config["stream"].get("name", "tasks")), run.wanted), []).append(run)
+    places = sorted(by_stream, key=lambda place: (_order(STREAMS, place[0]), place[1]))
+    return [_stream(name, tasks, by_stream[name, tasks]) for name, tasks in places]
+
+
+def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {dotted name: value} of the settings that a method's results depend on, the seed apart."""
+    method = str(config["method"])
+    matters = (*_ALL_HAVE, *_MATTERS.get(method, (f"{method}.",)))
+    flat = dict(_flatten(config, ""))
+    return {
+        name: value
+        for name, value in flat.items()
+        if name not in _NEVER_MATTERS and (method not in METHODS or name.startswith(matters))
+    }
+
+
+def pairs(stream: Stream, name: str, one: Any, other: Any) -> list[tuple[RunSummary, RunSummary]]:
+    """Return runs that differ in nothing but one setting, the same seed included."""
+    sides: dict[str, dict[str, RunSummary]] = {}
+    for run in stream.runs():
+        flat = flat_settings(run.config)
+        value = flat.pop(name, None)
+        if value in (one, other):
+            rest = json.dumps([run.method, run.seed, flat], sort_keys=True)
+            sides.setdefault(rest, {})[str(value)] = run
+    found = [(side[str(one)], side[str(other)]) for side in sides.values() if len(side) == 2]
+    return sorted(found, key=lambda pair: pair[0].seed)
+
+
+def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
+    known: set[str] = set()
+    kept: list[RunSummary] = []
+    repeats: list[RunSummary] = []
+    for run in runs:
+        same = json.dumps([run.method, run.seed, flat_settings(run.config)], sort_keys=True)
+        if run.finished:
+            (repeats if same in known else kept).append(run)
+            known.add(same)
+    methods = sorted({run.method for run in kept}, key=lambda method: _order(METHODS, method))
+    systems = [system for method in methods for system in _systems([run for run in kept if run.method == method])]
+    return Stream(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), tuple(repeats))
+
+
+def _systems(runs: Sequence[RunSummary]) -> Iterator[System]:
+    """Yield the systems of one method, the method as it is first."""
+    flats = [flat_settings(run.config) for run in runs]
+    known = set.intersection(*(set(flat) for flat in flats))  # a setting that came later is in no older record
+    studied = [name for name in STUDIED if name in known]
+    usual = {name: _usual(name, [flat[name] for flat in flats]) for name in studied}
+    variants: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for index, flat in enumerate(flats):
+        said = tuple((name, _say(name, flat[name])) for name in studied if flat[name] != usual[name])
+        variants.setdefault(said, []).append(index)
+    swept = sorted(known - set(studied))
+    for place, said in enumerate(sorted(variants, key=lambda said: (len(said), said))):
+        own = variants[said]
+        changing = [name for name in swept if len({_text(flats[index][name]) for index in own}) > 1]
+        settings: dict[str, list[RunSummary]] = {}
+        for index in own:
+            label = ", ".join(f"{name.rpartition('.')[2]} {_text(flats[index][name])}" for name in changing)
+            settings.setdefault(label, []).append(runs[index])
+        made = [Setting(label, tuple(sorted(same, key=lambda run: run.seed))) for label, same in settings.items()]
+        made.sort(key=lambda setting: (setting.spread("parameters").mean, setting.label))
+        method = runs[0].method
+        name = ", ".join([method, *(words for _, words in said)])
+        yield System(name, method, tuple(name for name, _ in said), max(place, 1) if said else 0, tuple(made))
+
+
+def _usual(name: str, values: Sequence[Any]) -> Any:
+    """Return the value of a studied setting that goes without saying among these."""
+    expected = STUDIED[name]
+    present = [value for value in expected if value in values]
+    if present or name in _ALWAYS_SAID:
+        return (present or expected)[0]
+    return max(values, key=values.count)
+
+
+def _say(name: str, value: Any) -> str:
+    if name == "search.kind":
+        return f"{value} search"
+    return _SAID.get((name, str(value)), f"{name.rpartition('.')[2]} {_text(value)}")
+
+
+def _flatten(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping) and inner:
+            yield from _flatten(inner, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", inner
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def _order(known: Sequence[str], name: str) -> tuple[int, str]:
+    """Sort known names as they stand, others after them."""
+    return (known.index(name) if name in known else len(known), name)

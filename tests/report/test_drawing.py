@@ -1,0 +1,178 @@
+"""Scales, marks, and the same drawing as SVG and PDF."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+
+import pytest
+from report_examples import a_run, a_search
+
+from bocl.report.charts import Axis, Bars, HeatMap, Plot
+from bocl.report.drawing import Box, Circle, Drawing, Line, Shape, Words, mark
+from bocl.report.figures import accuracy_against_parameters, accuracy_bars, first_task
+from bocl.report.inside import accuracy_matrix, growth, searches
+from bocl.report.layout import draw
+from bocl.report.pdf import to_pdf
+from bocl.report.scale import Scale, by_errors, fit, say, ticks, whole_ticks
+from bocl.report.style import COLOURS, HEAT, MARKS, Style, heat
+from bocl.report.svg import inline, standalone
+from bocl.report.systems import arrange
+
+
+def test_a_scale_puts_values_in_their_places():
+    even = Scale(0, 10, 100, 200)
+    assert [even(value) for value in (0, 5, 10, 99, -9)] == [100, 150, 200, 200, 100]
+    factors = Scale(1, 100, 0, 2, "factors")
+    assert [factors(value) for value in (1, 10, 100, 0)] == pytest.approx([0, 1, 2, 0])
+    errors = Scale(0.0, 0.99, 0, 2, "errors")
+    assert [errors(value) for value in (0, 0.9, 0.99, 1.0)] == pytest.approx([0, 1, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("values", "axis"),
+    [
+        ([0.5, 0.9], Axis("a", "percent")),
+        ([0.9], Axis("a", "percent")),
+        ([1.0, 0.2], Axis("a", "percent", "errors")),
+        ([331_832], Axis("n", "count")),
+        ([7], Axis("n", "count", "factors")),
+        ([10, 1e6], Axis("n", "count", "factors")),
+        ([], Axis("x")),
+        ([0.0], Axis("x")),
+        ([-3.0, 2.0], Axis("x")),
+        ([math.nan, 1.0], Axis("x")),
+    ],
+)
+def test_every_value_has_room_and_a_few_ticks_around_it(values, axis):
+    scale = fit(axis, values, 0, 100)
+    places = [scale(value) for value in values if not math.isnan(value)]
+    assert all(0 < place < 100 for place in places)
+    assert places == sorted(places) or values != sorted(values)
+    assert 1 <= len(ticks(scale)) <= 7
+    assert all(scale.low <= value <= scale.high for value in ticks(scale))
+
+
+def test_bars_begin_at_zero():
+    assert fit(Axis("x"), [5.0], 0, 100, zero=True).low == 0
+    below = fit(Axis("x"), [-5.0], 0, 100, zero=True)
+    assert below.high == 0
+    assert below(-5.0) > 0
+
+
+def test_counted_things_have_whole_ticks():
+    assert whole_ticks(Scale(0.8, 3.2, 0, 1)) == [1, 2, 3]
+    assert whole_ticks(Scale(1.1, 1.9, 0, 1)) == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "among", "said"),
+    [
+        (0.5, "percent", [0.5, 0.75], "50"),
+        (0.5, "percent", [0.5, 0.505], "50.0"),
+        (20000, "count", [], "20k"),
+        (1.5e6, "count", [], "1.5M"),
+        (7, "count", [], "7"),
+        (-0.0, "plain", [0.0, 0.25], "0"),
+        (0.25, "plain", [0.0, 0.25], "0.25"),
+    ],
+)
+def test_ticks_are_as_precise_as_they_must_be(value, kind, among, said):
+    assert say(value, kind, among) == said
+
+
+def test_accuracies_far_apart_are_spaced_by_errors():
+    assert by_errors(Axis("a", "percent"), [0.5, 0.95]).spacing == "errors"
+    assert by_errors(Axis("a", "percent"), [0.5, 0.6]).spacing == "even"
+    assert by_errors(Axis("a", "percent"), []).spacing == "even"
+
+
+def test_heat_runs_from_light_to_dark_and_is_written_on_in_contrast():
+    assert heat(0.0) == (HEAT[0], "#1c2127")
+    assert heat(1.0) == (HEAT[-1], "#ffffff")
+    assert heat(-1.0) == heat(0.0)
+    assert heat(2.0) == heat(1.0)
+
+
+def test_every_mark_is_a_shape_of_its_own():
+    drawn = {repr(mark((0, 0), Style("ink", name))) for name in MARKS}
+    assert len(drawn) == len(MARKS)
+    assert isinstance(mark((0, 0), Style("ink", "circle", hollow=True)), Circle)
+
+
+def everything():
+    """Return a drawing with every kind of item."""
+    items = [
+        Line(((0, 0), (5, 5.25)), "ink", dash=(2, 1), note="a line & more"),
+        Shape(((0, 0), (1, 0), (1, 1)), "bocl", opacity=0.5),
+        Circle((3, 3), 1, "#123456", outline=True),
+        Circle((3, 3), 1, "ink", outline=True, empty=True),
+        Box(1, 1, 2, 2, "grid", "a box"),
+        Words((1, 1), "<b>&\"'", bold=True, anchor="end", upward=True),
+        Words((1, 1), "a\x01b\ud800c"),
+    ]
+    return Drawing(20, 10.5, 'label "quoted"', items)
+
+
+def test_svg_is_well_formed_and_escapes_what_it_is_given():
+    root = ET.fromstring(standalone(everything()))
+    assert root.attrib["viewBox"] == "0 0 20 10.5"
+    assert root.attrib["aria-label"] == 'label "quoted"'
+    texts = [element.text for element in root if element.tag.endswith("text")]
+    assert texts == ["<b>&\"'", r"a\x01b\ud800c"]
+    titles = [child.text for element in root for child in element]
+    assert titles == ["a line & more", "a box"]
+
+
+def test_colours_follow_the_page_inside_it_and_are_fixed_outside():
+    inside, outside = inline(everything()), standalone(everything())
+    assert "var(--ink)" in inside
+    assert "xmlns" not in inside
+    assert "var(" not in outside
+    assert COLOURS["ink"][0] in outside
+    assert "#123456" in inside
+    assert "#123456" in outside
+
+
+def test_pdf_is_one_page_the_same_every_time():
+    pytest.importorskip("matplotlib")
+    first = to_pdf(everything())
+    assert first.startswith(b"%PDF-")
+    assert first == to_pdf(everything())
+    assert b"CreationDate" not in first
+
+
+def test_charts_of_every_kind_stay_on_their_sheet():
+    (stream,) = arrange([a_run(loss=0.01, trials=a_search(), attention=0.5), a_run("independent", parameters=10**6)])
+    run = stream.systems[0].headline.runs[0]
+    charts = [accuracy_bars(stream), accuracy_against_parameters(stream), first_task(stream), growth(run, "x")]
+    charts += [accuracy_matrix(run, "x"), *searches(run, "x")]
+    for chart in charts:
+        drawing = draw(chart, legend=isinstance(chart, Plot))
+        for x, y in places(drawing):
+            assert -1 <= x <= drawing.width + 1, chart.name
+            assert -1 <= y <= drawing.height + 1, chart.name
+
+
+def test_empty_charts_can_be_drawn():
+    for chart in (
+        Plot("a", "a", Axis("x"), Axis("y"), ()),
+        Bars("a", "a", Axis("x"), ()),
+        HeatMap("a", "a", "r", "c", Axis("v"), (), (), ()),
+        HeatMap("a", "a", "r", "c", Axis("v"), ("1",), ("1",), ((math.nan,),)),
+    ):
+        assert draw(chart).height > 0
+
+
+def places(drawing):
+    for item in drawing.items:
+        match item:
+            case Line() | Shape():
+                yield from item.places
+            case Circle():
+                yield item.centre
+            case Box():
+                yield item.x, item.y
+                yield item.x + item.width, item.y + item.height
+            case Words():
+                yield item.place

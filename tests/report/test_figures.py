@@ -1,0 +1,153 @@
+"""The numbers of every figure, from runs whose figures are known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from report_examples import a_run, a_trial
+
+from bocl.report.charts import numbers
+from bocl.report.figures import (
+    accuracy_against_parameters,
+    accuracy_against_trials,
+    accuracy_bars,
+    attention_ablation,
+    best_so_far,
+    comparison,
+    first_task,
+    parameter_bars,
+    time_bars,
+)
+from bocl.report.systems import arrange
+
+
+def one(*runs):
+    (stream,) = arrange(runs)
+    return stream
+
+
+def test_accuracy_and_parameters_by_method():
+    stream = one(
+        a_run(seed=0, accuracy=0.90, parameters=1000),
+        a_run(seed=1, accuracy=0.92, parameters=2000),
+        a_run("sn", accuracy=0.8, loss=0.01, parameters=500),
+        a_run(growth__attention=False),
+    )
+    bars = accuracy_bars(stream)
+    assert [(row.label, row.value, row.text) for row in bars.rows] == [
+        ("bocl", pytest.approx(0.91), "91.00 ± 1.41"),
+        ("sn", pytest.approx(0.755), "75.50"),  # 0.8 less 0.01 for each of 0 … 9 later tasks
+    ]
+    assert not bars.from_zero
+    sizes = parameter_bars(stream)
+    assert [(row.value, row.sd, row.text) for row in sizes.rows] == [
+        (1500, pytest.approx(707.1068), "1.5k ± 707"),
+        (500, None, "500"),
+    ]
+
+
+def test_a_method_run_as_a_variant_alone_stands_under_its_own_name():
+    stream = one(a_run(search__kind="random"), a_run(growth__attention=False, search__kind="random"), a_run("sn"))
+    assert [row.label for row in accuracy_bars(stream).rows] == ["bocl, random search", "sn"]
+
+
+def test_time_is_that_of_runs_alone_in_a_unit_that_fits():
+    stream = one(a_run(seconds=600.0), a_run("rcl", seconds=300.0), a_run("sn", seconds=1e6, at_once=4))
+    bars = time_bars(stream)
+    assert [(row.label, row.value) for row in bars.rows] == [("bocl", 10.0), ("rcl", 5.0)]
+    assert bars.axis.label == "training time (min)"
+    assert time_bars(one(a_run(seconds=299.0))).axis.label == "training time (s)"
+    assert time_bars(one(a_run(seconds=7200.0))).axis.label == "training time (h)"
+
+
+def test_accuracy_against_parameters_has_a_mark_for_each_setting():
+    stream = one(
+        a_run(reward__alpha=0.1, accuracy=0.8, parameters=1000),
+        a_run(reward__alpha=0.01, accuracy=0.9, parameters=3000),
+        a_run("pgn", accuracy=0.9, parameters=9000),
+        a_run(search__kind="random"),
+    )
+    plot = accuracy_against_parameters(stream)
+    assert [(s.name, [(p.x, p.y) for p in s.points]) for s in plot.series] == [
+        ("bocl", [(1000, pytest.approx(0.8)), (3000, pytest.approx(0.9))]),
+        ("pgn", [(9000, pytest.approx(0.9))]),
+    ]
+    assert plot.x.spacing == "factors"  # 9 times from least to most
+    assert accuracy_against_parameters(one(a_run())).x.spacing == "even"
+
+
+def test_the_first_task_is_followed_through_all_others():
+    plot = first_task(one(a_run("sn", seed=0, loss=0.1, tasks=3), a_run("sn", seed=1, loss=0.2, tasks=3)))
+    (series,) = plot.series
+    assert [(p.x, p.y, p.y_sd) for p in series.points] == [
+        (1, pytest.approx(0.9), pytest.approx(0.0)),
+        (2, pytest.approx(0.75), pytest.approx(0.0707107)),
+        (3, pytest.approx(0.6), pytest.approx(0.1414214)),
+    ]
+
+
+def test_the_best_so_far_is_chosen_by_reward_and_passes_over_failures():
+    trials = [
+        a_trial((0, 0), 0.5, 1),
+        a_trial((9, 9), 0.9, 9, reward=0.4),
+        a_trial((1, 1), math.nan, 2, reward=math.nan),
+        a_trial((2, 1), 0.7, 3),
+        a_trial((3, 1), 0.6, 4),
+    ]
+    assert best_so_far(a_run(trials=trials, tasks=2).tasks[1]) == [0.5, 0.5, 0.5, 0.7, 0.7]
+
+
+def test_accuracy_against_trials_is_a_mean_over_tasks_and_seeds_and_stays_level():
+    short, long = [a_trial((0, 0), 0.5, 1)], [a_trial((0, 0), 0.3, 1), a_trial((1, 1), 0.9, 2)]
+    stream = one(
+        a_run(seed=0, trials=short, tasks=3),
+        a_run(seed=1, trials=long, tasks=3),
+        a_run(search__kind="random", trials=short, tasks=3),
+        a_run(growth__attention=False, trials=short, tasks=3),
+        a_run("rcl", trials=short, tasks=3),
+    )
+    plot = accuracy_against_trials(stream)
+    assert [series.name for series in plot.series] == ["bocl", "bocl, random search"]
+    assert [(p.x, p.y) for p in plot.series[0].points] == [(0, pytest.approx(0.4)), (1, pytest.approx(0.7))]
+    assert accuracy_against_trials(one(a_run("sn"))).series == ()
+
+
+def test_attention_is_judged_pair_by_pair():
+    stream = one(
+        a_run(seed=0, accuracy=0.90),
+        a_run(seed=0, accuracy=0.88, growth__attention=False),
+        a_run(seed=1, accuracy=0.90),
+        a_run(seed=1, accuracy=0.91, growth__attention=False),
+        a_run(seed=2, accuracy=0.10),
+    )
+    bars = attention_ablation(stream)
+    assert [(row.label, row.value, row.text) for row in bars.rows] == [
+        ("seed 0", pytest.approx(2.0), "+2.00"),
+        ("seed 1", pytest.approx(-1.0), "-1.00"),
+        ("mean", pytest.approx(0.5), "+0.50 ± 2.12"),
+    ]
+
+
+def test_the_comparison_has_a_row_for_each_setting_and_marks_the_headline():
+    stream = one(
+        a_run(reward__alpha=0.1, accuracy=0.8, seconds=9.0),
+        a_run(reward__alpha=0.2, accuracy=0.9, seed=0),
+        a_run(reward__alpha=0.2, accuracy=0.92, seed=1, at_once=2),
+        a_run("sn", loss=0.01),
+    )
+    table = comparison(stream)
+    assert [row[:5] for row in table.rows] == [
+        ("bocl (alpha 0.1)", "1", "80.00", "0", "0"),
+        ("bocl (alpha 0.2) *", "2", "91.00 ± 1.41", "0", "0"),
+        ("sn", "1", "85.50", "-5.00", "+9.00"),
+    ]
+    assert [row[-1] for row in table.rows] == ["9.0 s", "10.0 s (shared)", "10.0 s"]
+
+
+def test_every_number_of_a_figure_is_in_its_table():
+    plot = numbers(first_task(one(a_run(tasks=2))))
+    assert plot.header == ("series", "tasks learnt", "test accuracy on task 1 (%)", "note")
+    assert [row[:3] for row in plot.rows] == [("bocl", 1, 0.9), ("bocl", 2, 0.9)]
+    bars = numbers(parameter_bars(one(a_run())))
+    assert bars.rows[0][:2] == ("bocl", 1000)

@@ -1,0 +1,131 @@
+"""Claims judged: met, missed, by how much, or open where no run tells."""
+
+from __future__ import annotations
+
+import pytest
+from report_examples import a_run, a_trial
+
+from bocl.report.claims import CLAIMS
+from bocl.report.findings import ON_PAR, findings, match, reductions
+from bocl.report.systems import arrange
+
+
+def judged(measure, rival, *runs):
+    """Return our finding on one claim."""
+    found = [f for f in findings(arrange(runs)) if (f.claim.measure, f.claim.rival) == (measure, rival)]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_every_claim_has_a_place_and_a_stream():
+    assert len(CLAIMS) == 3 * 19
+    assert {claim.stream for claim in CLAIMS} == {"permuted-mnist", "mixed-mnist", "split-cifar100"}
+    assert all(claim.where for claim in CLAIMS)
+
+
+def test_the_printed_figures_are_those_of_the_paper():
+    printed = {(c.measure, c.stream, c.rival): c.value for c in CLAIMS if c.value}
+    assert printed["parameters", "permuted-mnist", "pgn"] == 0.36
+    assert printed["parameters", "split-cifar100", "den"] == 0.60
+    assert printed["time", "split-cifar100", "den"] == -0.51
+    assert printed["time", "mixed-mnist", "rcl"] == 0.37
+    assert printed["attention", "split-cifar100", "no attention"] == 0.022
+    assert len(printed) == 9 + 6 + 3
+
+
+def test_other_streams_and_shorter_ones_have_no_claims():
+    assert findings(arrange([a_run(stream="permuted-digits"), a_run(tasks=9)])) == []
+    assert findings(arrange([a_run(done=3)])) == []
+
+
+def test_one_method_alone_leaves_comparisons_open():
+    found = findings(arrange([a_run()]))
+    assert {f.claim.measure for f in found if f.verdict != "open"} == {"keeps"}
+    assert all(f.ours == "" for f in found if f.verdict == "open")
+
+
+@pytest.mark.parametrize(
+    ("size", "verdict", "margin"), [(640, "met", ""), (500, "met", "by 14 points"), (900, "missed", "by 26 points")]
+)
+def test_parameters_saved(size, verdict, margin):
+    found = judged("parameters", "pgn", a_run(parameters=size), a_run("pgn", parameters=1000))
+    assert (found.verdict, found.margin) == (verdict, margin)
+    assert found.ours.startswith(f"{100 - size // 10} %")
+
+
+def test_a_match_is_the_smallest_setting_on_par_on_validation_samples():
+    runs = [
+        a_run(reward__alpha=0.1, parameters=100, accuracy=0.99, validation=0.9 - 1.1 * ON_PAR),
+        a_run(reward__alpha=0.2, parameters=200, accuracy=0.5, validation=0.9 - 0.9 * ON_PAR),
+        a_run(reward__alpha=0.3, parameters=300, accuracy=0.95, validation=0.95),
+        a_run("den", parameters=400, accuracy=0.7, validation=0.9),
+    ]
+    (stream,) = arrange(runs)
+    found = match(stream, "den")
+    assert (found.own[1].label, found.reduction, found.gap) == ("alpha 0.2", 0.5, pytest.approx(-0.2))
+    assert match(stream, "pgn") is None
+    (row,) = reductions([stream]).rows
+    assert row[:4] == ("permuted-mnist (10 tasks)", "den", "24 %", "50 %")
+    assert row[5] == "-20.00 points"
+
+
+def test_where_nothing_is_on_par_the_table_says_so():
+    runs = [a_run(accuracy=0.8), a_run("rcl", accuracy=0.9)]
+    (row,) = reductions(arrange(runs)).rows
+    assert row[3] == "no matched point"
+    assert judged("parameters", "rcl", *runs).verdict == "missed"
+
+
+def test_time_saved_counts_runs_alone():
+    met = judged("time", "rcl", a_run(seconds=40.0), a_run("rcl", seconds=100.0))
+    assert (met.verdict, met.margin, met.paper) == ("met", "by 11 points", "49 %")
+    assert met.ours == "60 % (samples: 0 %)"
+    missed = judged("time", "den", a_run(seconds=90.0), a_run("den", seconds=100.0))
+    assert (missed.verdict, missed.margin) == ("missed", "by 29 points")
+    assert judged("time", "rcl", a_run(at_once=2), a_run("rcl")).verdict == "open"
+
+
+def test_attention_is_worth_what_pairs_say():
+    def found(gain):
+        return judged(
+            "attention", "no attention", a_run(accuracy=0.9), a_run(accuracy=0.9 - gain, growth__attention=False)
+        )
+
+    assert (found(0.002).verdict, found(0.002).margin) == ("met", "by 0.10 points")
+    assert (found(0.0).verdict, found(0.0).margin) == ("missed", "by 0.10 points")
+
+
+def test_forgetting_is_nothing_or_something():
+    assert judged("keeps", "bocl", a_run()).verdict == "met"
+    assert judged("keeps", "bocl", a_run(loss=0.001)).verdict == "missed"
+    assert judged("keeps", "bocl", a_run(loss=-0.001)).verdict == "missed", "a task that changed was touched"
+    assert judged("forgets", "sn", a_run("sn", loss=0.01)).verdict == "met"
+    assert judged("forgets", "sn", a_run("sn")).verdict == "missed"
+
+
+def test_every_setting_of_a_rival_must_be_beaten():
+    own = [a_run(reward__alpha=0.1, parameters=100, accuracy=0.8), a_run(parameters=300, accuracy=0.9)]
+    beaten = a_run("den", parameters=300, accuracy=0.9)
+    assert judged("front", "den", *own, beaten).verdict == "met"
+    found = judged("front", "den", *own, beaten, a_run("den", den__l1=1.0, parameters=200, accuracy=0.85))
+    assert (found.verdict, found.margin, found.ours) == ("missed", "by 1 of 2", "1 of 2")
+
+
+def test_networks_that_grow_against_those_of_fixed_size():
+    grown = [a_run(accuracy=0.9), a_run("pgn", accuracy=0.8)]
+    assert judged("accuracy", "fixed-size networks", *grown, a_run("sn", accuracy=0.7)).margin == "by 10.00 points"
+    assert judged("accuracy", "fixed-size networks", *grown, a_run("ewc", accuracy=0.85)).verdict == "missed"
+
+
+def test_trials_needed_for_the_accuracy_of_another_search():
+    def search(*accuracies):
+        return [a_trial((step, 0), accuracy, 1) for step, accuracy in enumerate(accuracies)]
+
+    other = a_run(search__kind="random", trials=search(0.1, 0.2, 0.3, 0.6))
+    met = judged("trials", "random", a_run(trials=search(0.1, 0.7)), other)
+    assert (met.verdict, met.margin, met.ours) == ("met", "by 2 trials", "1 for 60.00 %, 3 there")
+    level = judged("trials", "random", a_run(trials=search(0.1, 0.1, 0.1, 0.7)), other)
+    assert (level.verdict, level.margin) == ("missed", "")
+    never = judged("trials", "random", a_run(trials=search(0.1, 0.5)), other)
+    assert never.verdict == "missed"
+    assert "never" in never.ours
