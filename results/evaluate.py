@@ -66,7 +66,7 @@ def evaluate(job: Job, out: Path, kept: Path, *, device: str, workers: int) -> s
     if done.returncode:
         return f"{job.place}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}"
     (journal,) = folder.glob(f"*/{JOURNAL}")
-    summary = summarise(journal.parent)
+    figures = summarise(journal.parent).figures()
     place = kept / f"{job.place}.jsonl"
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(journal, place)
