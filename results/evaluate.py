@@ -70,7 +70,7 @@ def evaluate(job: Job, out: Path, kept: Path, *, device: str, workers: int) -> s
     place = kept / f"{job.place}.jsonl"
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(journal, place)
-    return f"{job.place}: {100 * summary.figures()['accuracy']:.2f} %, {summary.tasks[-1].stored:,} parameters"
+    return f"{job.place}: {100 * figures['accuracy']:.2f} %, {figures['parameters']:,} parameters"
 
 
 def main() -> None:
