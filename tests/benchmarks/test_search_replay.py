@@ -73,6 +73,7 @@ def test_a_search_sees_one_draw_and_is_judged_by_what_widths_are_worth() -> None
     np.testing.assert_allclose(task.penalty(z), [0.04 * (2 * 0.75 + 0.25), 0])
     rewards = task.truth(np.array(table.tasks[0].widths)) - task.penalty(np.array(table.tasks[0].widths))
     assert task.best_reward == rewards.max()
+    assert 0 <= task.limit < task.tolerance
     true = np.array([0.6 + 0.2 * (1 - math.exp(-z[0] / 2)) for z in table.tasks[0].widths])
     left = np.std(task.truth(np.array(table.tasks[0].widths)) - true)
     assert left < 0.7 * np.std(np.array(table.tasks[0].judged).mean(1) - true), "noise is left as it was"
@@ -140,7 +141,7 @@ def test_measured_tasks_have_three_before_them() -> None:
 
 
 def test_searchers_are_compared_on_a_table() -> None:
-    few = [one for one in contestants(with_optuna=False) if one.name in ("random", "no transfer")]
+    few = contestants(["no transfer", "random"])
     told: list[object] = []
     found = compare(streams_of(small_table(4), 0.01), few, alpha=0.01, replays=2, trials=8, tell=told.append)
     assert told == found
@@ -151,8 +152,14 @@ def test_searchers_are_compared_on_a_table() -> None:
 
 def test_without_optuna_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
+    (theirs,) = contestants(["optuna TPE"])
     with pytest.raises(InputError, match=r"bocl\[bench\]"):
-        contestants()
+        replay(simulated_stream(0, tasks=1), theirs.make, theirs.settings, trials=4, seed=0)
+
+
+def test_an_unknown_searcher_is_told() -> None:
+    with pytest.raises(InputError, match=r"unknown searcher 'rondom' \(did you mean 'random'"):
+        contestants(["rondom"])
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
@@ -192,15 +199,15 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     from bocl.cli.main import main
 
     write_table(small_table(2), tmp_path / "table.json")
-    words = ["bench", "search", str(tmp_path / "table.json"), "--no-optuna", "--alpha", "1e-2"]
+    words = ["bench", "search", str(tmp_path / "table.json"), "--searchers", "ours,random", "--alpha", "1e-2"]
     monkeypatch.setattr(sys, "argv", ["bocl", *words, "--replays", "2", "--trials", "5", "--json"])
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert [one["searcher"] for one in json.loads(capsys.readouterr().out)] == [
-        *("ours", "no transfer", "paper", "random", "reinforce"),
-    ]
+    told = json.loads(capsys.readouterr().out)
+    assert [one["searcher"] for one in told["standings"]] == ["ours", "random"]
+    assert told["suggestion_milliseconds"] > 0
     monkeypatch.setattr(sys, "argv", ["bocl", *words[:-1], "x"])
     with pytest.raises(SystemExit) as ended:
         main()

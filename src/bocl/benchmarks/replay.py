@@ -30,6 +30,7 @@ class ReplayTask:
     measure      z (n, groups) → (n,) accuracies as a search sees them, each one draw
     truth        z (n, groups) → (n,) accuracies they are judged by
     best_reward  highest true reward of all widths
+    limit        regret of what all measurements together would choose: no search can be expected to do better
     tolerance    regret that counts as having found it
     """
 
@@ -41,6 +42,7 @@ class ReplayTask:
     measure: Measure
     truth: Callable[[IntArray], FloatArray]
     best_reward: float
+    limit: float
     tolerance: float
 
 
@@ -55,6 +57,7 @@ class Replay:
     regrets: tuple[float, ...]
     rounds: tuple[int, ...]
     tolerance: float
+    limit: float = 0.0
 
     def trials_to_reach(self) -> float:
         """Return after how many trials the best child is good enough; ∞ when it never is."""
@@ -83,19 +86,19 @@ def replay(
         searcher = make_searcher(problem, chosen)
         told, regrets, rounds = list(problem.known), [_regret(task, problem.known[0].widths)], [0]
         while asked := searcher.ask(settings.round_size):
-            for trial in _trials(task, asked, generator):
+            for trial in trials_of(task, asked, generator):
                 searcher.tell([trial])
                 told.append(trial)
                 regrets.append(_regret(task, searcher.best()) if last else math.nan)
                 rounds.append(rounds[-1])
             rounds[-len(asked) :] = [rounds[-len(asked) - 1] + 1] * len(asked)
         history.append(Experience(problem.difficulty, searcher.best(), tuple(told)))
-    return Replay(tuple(regrets), tuple(rounds), task.tolerance)
+    return Replay(tuple(regrets), tuple(rounds), task.tolerance, task.limit)
 
 
 def _problem(task: ReplayTask, history: Sequence[Experience], seed: int) -> tuple[Problem, np.random.Generator]:
     generator = np.random.default_rng(seed_for(seed, "measure"))
-    (known,) = _trials(task, [(0,) * len(task.bounds)], generator)
+    (known,) = trials_of(task, [(0,) * len(task.bounds)], generator)
     problem = Problem(
         task.bounds,
         task.parameters,
@@ -108,7 +111,8 @@ def _problem(task: ReplayTask, history: Sequence[Experience], seed: int) -> tupl
     return problem, generator
 
 
-def _trials(task: ReplayTask, widths: Sequence[Widths], generator: np.random.Generator) -> list[Trial]:
+def trials_of(task: ReplayTask, widths: Sequence[Widths], generator: np.random.Generator) -> list[Trial]:
+    """Return what training these widths would have come to, a draw each."""
     z = np.array(widths, dtype=np.int64)
     accuracies, costs, prices = task.measure(z, generator), task.parameters(z), task.penalty(z)
     rows = zip(widths, accuracies.tolist(), costs.tolist(), prices.tolist(), strict=True)

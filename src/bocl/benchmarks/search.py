@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from statistics import fmean, median, stdev
 
-from bocl.benchmarks.optuna_search import OptunaSearch, optuna
-from bocl.benchmarks.replay import MakeSearcher, Replay, ReplayTask, replay
+import numpy as np
+
+from bocl.benchmarks.optuna_search import OptunaSearch
+from bocl.benchmarks.replay import MakeSearcher, Replay, ReplayTask, replay, trials_of
 from bocl.benchmarks.simulated import simulated_stream
 from bocl.benchmarks.trial_table import TrialTable, replay_tasks
+from bocl.errors import ConfigError, did_you_mean
+from bocl.search.problem import Problem
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
@@ -36,6 +42,7 @@ class Standing:
 
     trials, rounds  median number until its best child is as good as the best there is; ∞: never, in most
     regret, spread  mean and standard deviation over replays, in accuracy, after each trial; entry 0 is z = 0
+    limit           mean regret of what all measurements of the tasks together would choose
     """
 
     searcher: str
@@ -45,6 +52,7 @@ class Standing:
     rounds: float
     regret: tuple[float, ...]
     spread: tuple[float, ...]
+    limit: float
 
     def describe(self) -> str:
         """Say it in one line."""
@@ -76,8 +84,8 @@ def streams_of(table: TrialTable | None, alpha: float) -> Streams:
     return stream
 
 
-def contestants(*, round_size: int = 8, with_optuna: bool = True) -> list[Contestant]:
-    """Return ours, ours without transfer, the paper's, random, RCL's, and Optuna's two."""
+def contestants(names: Sequence[str] | None = None, *, round_size: int = 8) -> list[Contestant]:
+    """Return searchers by name; all of them by default: Optuna's only where it is installed."""
 
     def settings(**values: object) -> SearchSettings:
         return SearchSettings(round_size=round_size, **values)  # type: ignore[arg-type]
@@ -86,16 +94,38 @@ def contestants(*, round_size: int = 8, with_optuna: bool = True) -> list[Contes
         Contestant("ours", settings(), learns=True),
         Contestant("no transfer", settings(transfer=False)),
         Contestant("paper", settings(kind="paper"), learns=True),
+        Contestant("paper cold", settings(kind="paper")),
         Contestant("random", settings(kind="random")),
         Contestant("reinforce", settings(kind="reinforce")),
     ]
-    if with_optuna:
-        optuna()
-        found += [
-            Contestant("optuna TPE", settings(kind="random"), partial(OptunaSearch, sampler="tpe")),
-            Contestant("optuna GP", settings(kind="random"), partial(OptunaSearch, sampler="gp")),
-        ]
-    return found
+    theirs = [
+        Contestant("optuna TPE", settings(kind="random"), partial(OptunaSearch, sampler="tpe")),
+        Contestant("optuna GP", settings(kind="random"), partial(OptunaSearch, sampler="gp")),
+    ]
+    if names is None:
+        return [*found, *theirs] if find_spec("optuna") else found
+    known = {contestant.name: contestant for contestant in (*found, *theirs)}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--searchers: unknown searcher '{name}'{did_you_mean(name, known)}")
+    return [known[name] for name in names]
+
+
+def suggestion_milliseconds(data: int = 200, count: int = 8) -> float:
+    """Return what our search takes for one suggested point of a round, with so many trials told."""
+    task = simulated_stream(0, tasks=1)[0]
+    generator = np.random.default_rng(0)
+    z = np.unique(generator.integers(0, np.array(task.bounds), size=(data, len(task.bounds)), endpoint=True), axis=0)
+    settings = SearchSettings(trials=2 * data, patience=2 * data, least_gain=0.0)
+    problem = Problem(task.bounds, task.parameters, task.penalty)
+    seconds = []
+    for _ in range(3):  # the first pays for imports
+        searcher = make_searcher(problem, settings)
+        searcher.tell(trials_of(task, [tuple(row) for row in z.tolist()], generator))
+        began = time.perf_counter()
+        asked = searcher.ask(count)
+        seconds.append((time.perf_counter() - began) / len(asked))
+    return 1000 * min(seconds)
 
 
 def compare(
@@ -130,6 +160,7 @@ def _standing(name: str, alpha: float, done: Sequence[Replay], trials: int) -> S
         median(one.rounds_to_reach() for one in done),
         tuple(fmean(after) for after in curves),
         tuple(stdev(after) if len(done) > 1 else 0.0 for after in curves),
+        fmean(one.limit for one in done),
     )
 
 

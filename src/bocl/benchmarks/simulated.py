@@ -60,5 +60,6 @@ def _task(
         measure=measure,
         truth=accuracy,
         best_reward=level + float(best),
+        limit=0.0,
         tolerance=0.003,
     )

@@ -91,10 +91,10 @@ def replay_tasks(table: TrialTable, alpha: float) -> list[ReplayTask]:
     return [_replay_task(task, alpha) for task in table.tasks]
 
 
-def denoise(task: TaskTable) -> FloatArray:
-    """Return (n,): what every widths of a task is worth, from the means over seeds of all of them."""
+def denoise(task: TaskTable, accuracies: Sequence[Sequence[float]]) -> FloatArray:
+    """Return (n,): what every widths of a task is worth, from accuracies (n, seeds) of all of them."""
     inputs = scale(task.widths, task.bounds)
-    means = np.array(task.judged).mean(1)
+    means = np.array(accuracies).mean(1)
     model = accuracy_model.fit(Accuracies(inputs, np.zeros(len(inputs), dtype=np.int64), means))
     return accuracy_model.predict(model, inputs)[0]
 
@@ -111,15 +111,17 @@ def _replay_task(task: TaskTable, alpha: float) -> ReplayTask:
         return [row[tuple(widths)] for widths in z.tolist()]
 
     def penalty(z: IntArray) -> FloatArray:
-        prices_paid: FloatArray = (z * prices).sum(-1)
-        return prices_paid
+        paid: FloatArray = (z * prices).sum(-1)
+        return paid
 
     def measure(z: IntArray, generator: np.random.Generator) -> FloatArray:
         drawn: FloatArray = seen[rows(z), generator.integers(seeds, size=len(z))]
         return drawn
 
-    denoised = denoise(task)
-    rewards = denoised - penalty(np.array(task.widths, dtype=np.int64))
+    prices_paid = penalty(np.array(task.widths, dtype=np.int64))
+    denoised = denoise(task, task.judged)
+    rewards = denoised - prices_paid
+    chosen = int(np.argmax(denoise(task, task.seen) - prices_paid))
     error = float(np.sqrt(judged.var(1, ddof=1).mean() / seeds)) if seeds > 1 else 0.0
     return ReplayTask(
         name=task.name,
@@ -130,5 +132,6 @@ def _replay_task(task: TaskTable, alpha: float) -> ReplayTask:
         measure=measure,
         truth=lambda z: denoised[rows(z)],
         best_reward=float(rewards.max()),
+        limit=float(rewards.max() - rewards[chosen]),
         tolerance=max(LEAST_TOLERANCE, error),
     )
