@@ -1,18 +1,23 @@
 """Make the README's tables from the records beside this file, so that no figure is typed by hand.
 
 python results/tables.py            prints every table
-python results/tables.py --write    puts them into README.md, between their marks
+python results/tables.py --write    puts them into README.md and benchmarks/README.md, between their marks
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
+from bocl.methods.registry import METHODS
+from bocl.records.summary import summarise
+
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
+READMES = [HERE.parent / "README.md", HERE.parent / "benchmarks" / "README.md"]
 
 
 def tasks_of(journal: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -89,7 +94,95 @@ def _on_cpu() -> str:
     )
 
 
-TABLES = {"small": small, "speed": speed}
+def evaluation() -> str:
+    """Ten tasks, four seeds: every method on the same data, network and recipe, its settings tuned on validation."""
+    lines = []
+    for preset in ("permuted-mnist", "split-cifar100"):
+        lines += [
+            f"`{preset}`:",
+            "",
+            "| method | average test accuracy | BWT | forgot of task 1 | parameters | memory | trials, rounds a task "
+            "| training samples |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        by_name: dict[str, list[dict[str, Any]]] = {}
+        for journal in sorted((HERE / "evaluation" / preset).glob("*.jsonl")):
+            run = {**summarise(journal).figures(), **_searched(journal)}
+            by_name.setdefault(journal.stem.rsplit("-seed-", 1)[0], []).append(run)
+        for name in sorted(by_name, key=lambda name: (list(METHODS).index(name.split("-")[0]), name)):
+            figures = by_name[name]
+
+            def mean(key: str, runs: list[dict[str, Any]] = figures) -> float:
+                return fmean(run[key] for run in runs)
+
+            spread = stdev(run["accuracy"] for run in figures)
+            lines.append(
+                f"| {NAMES.get(name, f'`{name}`')} | {100 * mean('accuracy'):.2f} ± {100 * spread:.2f} % "
+                f"| {_points(mean('backward_transfer'))} | {_points(mean('first_task_forgetting'))} "
+                f"| {mean('parameters'):,.0f} | {mean('memory'):,.0f} "
+                f"| {_trials_and_rounds(mean('trials'), mean('rounds'))} "
+                f"| {mean('samples') / 1e6:.1f} M |"
+            )
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def _searched(journal: Path) -> dict[str, float]:
+    """Return trials and rounds of a run's searches, per task; z = 0 is trained before a search begins."""
+    records = [json.loads(line)["record"] for line in journal.read_text().splitlines()]
+    searched = [record for record in records if record["kind"] == "task" and record["trials"]]
+    trials = sum(len(record["trials"]) - 1 for record in searched)
+    rounds = sum(record["kind"] == "round" and record["purpose"] == "search" for record in records)
+    return {"trials": trials / max(len(searched), 1), "rounds": rounds / max(len(searched), 1)}
+
+
+NAMES = {"bocl": "**`bocl`**", "bocl-paper": "`bocl` with the paper's search"}
+
+
+def _trials_and_rounds(trials: float, rounds: float) -> str:
+    return f"{trials:.1f}, {rounds:.1f}" if trials else ""
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.2f}" if value else "0"
+
+
+def search() -> str:
+    """Trials, and rounds of them, that a search needs for widths as good as the best, by replay of real trials."""
+    lines = [
+        "| table | α | search | trials | rounds | regret after 5 | after 10 | after 30 |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for file in sorted((HERE / "search").glob("*.json")):
+        if "-rounds-of-" in file.stem:
+            continue
+        for one in json.loads(file.read_text())["standings"]:
+            after = " | ".join(f"{100 * one['regret'][at]:.2f} ± {100 * one['spread'][at]:.2f}" for at in (5, 10, 30))
+            reached = " | ".join("more than 30" if value == math.inf else f"{value:g}" for value in (one["trials"],))
+            rounds = "" if one["rounds"] == math.inf else f"{one['rounds']:g}"
+            name = f"**{one['searcher']}**" if one["searcher"] == "ours" else one["searcher"]
+            lines.append(f"| `{file.stem}` | {one['alpha']:g} | {name} | {reached} | {rounds} | {after} |")
+    return "\n".join(lines)
+
+
+def rounds() -> str:
+    """Children per round: what our search needs with 4, 8 and 16 of them."""
+    lines = [
+        "| table | α | children in a round | trials | rounds | regret after 16 | after 30 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for file in sorted((HERE / "search").glob("*.json"), key=lambda file: (file.stem.split("-rounds")[0], file.stem)):
+        record = json.loads(file.read_text())
+        for one in record["standings"]:
+            if one["searcher"] == "ours":
+                after = " | ".join(f"{100 * one['regret'][at]:.2f} ± {100 * one['spread'][at]:.2f}" for at in (16, 30))
+                reached = "more than 30 | " if one["trials"] == math.inf else f"{one['trials']:g} | {one['rounds']:g}"
+                table = file.stem.split("-rounds-of-")[0]
+                lines.append(f"| `{table}` | {one['alpha']:g} | {record['round_size']} | {reached} | {after} |")
+    return "\n".join([*lines[:2], *sorted(lines[2:], key=lambda line: line.split("|")[1:3])])
+
+
+TABLES = {"small": small, "speed": speed, "evaluation": evaluation, "search": search, "rounds": rounds}
 
 
 def filled(text: str) -> str:
@@ -104,6 +197,7 @@ def filled(text: str) -> str:
 
 if __name__ == "__main__":
     if "--write" in sys.argv[1:]:
-        README.write_text(filled(README.read_text(encoding="utf-8")), encoding="utf-8")
+        for readme in READMES:
+            readme.write_text(filled(readme.read_text(encoding="utf-8")), encoding="utf-8")
     else:
         print("\n\n".join(table() for table in TABLES.values()))

@@ -122,10 +122,11 @@ def _operations(network: Trainable, task: DeviceTask, samples: int) -> int | Non
     if task.device.type != "cpu":
         return None
     training, network.training = network.training, False
-    with torch.no_grad(), Operations() as counted:
+    operations = Operations()
+    with torch.no_grad(), operations:
         network(task.train.rows(slice(1))[0], task.index)
     network.training = training
-    return counted.count * samples
+    return operations.count * samples
 
 
 def _copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
