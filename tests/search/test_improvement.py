@@ -8,9 +8,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from bocl.search.improvement import climb, log_expected_improvement, neighbours, spread_points
+from bocl.search.improvement import (
+    climb,
+    log_expected_improvement,
+    log_reward_improvement,
+    neighbours,
+    spread_points,
+)
 from bocl.search.lattice import whole_lattice
-from bocl.search.problem import FloatArray, IntArray
+from bocl.search.problem import FloatArray, IntArray, Problem
 
 
 @pytest.mark.parametrize("u", [8.0, 1.0, 0.0, -0.99, -1.01, -5.0, -37.0, -900.0, -2e4])
@@ -68,3 +74,22 @@ def test_last_bits_do_not_keep_it_climbing() -> None:
 
     climb(whole_lattice((3, 3)), height, lambda points: points, (3, 3))
     assert calls == 2
+
+
+@pytest.mark.parametrize("best", [0.55, 0.68, 0.70, 0.78])
+@pytest.mark.parametrize(("mean", "std"), [(0.6, 0.05), (0.69, 0.02), (0.75, 0.03), (0.5, 0.1)])
+def test_with_a_target_it_is_the_mean_gain_of_draws(mean: float, std: float, best: float) -> None:
+    wanted = Problem((9, 9), lambda z: 10 * z.sum(1), lambda z: np.zeros(len(z)), target=0.7)
+    z = np.array([[1, 2], [7, 8]])
+    drawn = mean + std * np.random.default_rng(0).normal(size=(200_000, 1))
+    gains = np.maximum(wanted.reward(np.repeat(drawn, 2, axis=1), z) - best, 0)
+    error = gains.std(0) / math.sqrt(len(gains))
+    found = np.exp(log_reward_improvement(wanted, z, np.full(2, mean), np.full(2, std), best))
+    assert np.all(np.abs(found - gains.mean(0)) <= 4 * error + 1e-12)
+
+
+def test_without_a_target_the_penalty_is_taken_off() -> None:
+    priced = Problem((9,), lambda z: z.sum(1), lambda z: 0.01 * z.sum(1))
+    z, mean, std = np.array([[0], [5]]), np.array([0.6, 0.7]), np.array([0.1, 0.1])
+    found = log_reward_improvement(priced, z, mean, std, 0.62)
+    np.testing.assert_allclose(found, log_expected_improvement(mean - [0, 0.05], std, 0.62))
