@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check torture corruption fuzz format clean
+.PHONY: demo test check replicate torture corruption fuzz format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -16,6 +16,20 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
+
+STUDIES := systems search attention warm-start price front equal-size
+WORKERS ?= 1
+ifdef QUICK
+REPLICATE := --on digits --seeds 0 --set stream.tasks=3 --set recipe.epochs=10 --device cpu --out runs/quick --records runs/quick-records
+PAGE := runs/quick-records -o runs/quick.html
+else
+REPLICATE := --out runs/paper --records results/paper
+PAGE := results/paper -o results/paper/report.html
+endif
+
+replicate: $(READY)  ## the paper's evaluation and a page of it: a GPU, WORKERS=16, hours; QUICK=1: the same on digits, minutes
+	for study in $(STUDIES); do $(BIN)/bocl study paper/$$study $(REPLICATE) --workers $(WORKERS) || exit 1; done
+	$(BIN)/bocl report $(PAGE)
 
 torture: $(READY)  ## kill runs at every system call and at random moments, and see that nothing is lost
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/kills.py

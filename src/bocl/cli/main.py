@@ -20,6 +20,7 @@ from bocl.cli.pick import pick_command
 from bocl.cli.report import report_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
+from bocl.cli.study import study_command
 from bocl.cli.validate import validate_command
 from bocl.errors import BoclError, InputError
 from bocl.records.wording import one_line
@@ -36,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run_command)
+app.command("study")(study_command)
 app.command("show")(show_command)
 app.command("pareto")(pareto_command)
 app.command("pick")(pick_command)

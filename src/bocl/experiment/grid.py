@@ -53,7 +53,7 @@ def plan(
                 raise
             tell(f"{method} is left out: {error}")
             continue
-        for seed in _seeds(seeds) if seeds is not None else [base.seed]:
+        for seed in parse_seeds(seeds) if seeds is not None else [base.seed]:
             config = replace(base, method=method, seed=seed)
             grid.append((config, folder / run_name(config)))
     return grid
@@ -95,7 +95,7 @@ def run_grid(
 def _methods(text: str) -> list[MethodName]:
     if text == "all":
         return list(METHOD_NAMES)
-    names = _words("--methods", text)
+    names = parse_words("--methods", text)
     if "all" in names:
         raise ConfigError(f"--methods: 'all' stands alone, and is one of several in '{text}'")
     for name in names:
@@ -104,8 +104,9 @@ def _methods(text: str) -> list[MethodName]:
     return cast(list[MethodName], names)
 
 
-def _seeds(text: str) -> list[int]:
-    words = _words("--seeds", text)
+def parse_seeds(text: str) -> list[int]:
+    """Read seeds separated by commas."""
+    words = parse_words("--seeds", text)
     for word in words:
         if not (word.isascii() and word.isdigit() and len(word) <= len(str(MOST_SEED))):
             raise ConfigError(f"--seeds: '{word}' is not a whole number from 0 to {MOST_SEED}, as in --seeds 0,1,2,3")
@@ -115,7 +116,8 @@ def _seeds(text: str) -> list[int]:
     return seeds
 
 
-def _words(option: str, text: str) -> list[str]:
+def parse_words(option: str, text: str) -> list[str]:
+    """Read what an option lists, separated by commas."""
     words = [word.strip() for word in text.split(",")]
     if "" in words:
         raise ConfigError(f"{option}: '{text}' has an empty entry; separate entries by single commas")

@@ -1,0 +1,56 @@
+"""``bocl study``: the runs of a study, several processes at once, one line for each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bocl.cli.run import Overrides
+
+
+def study_command(
+    source: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name (`bocl list`), or a .toml file.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Folder of the runs; finished ones stay.")],
+    on: Annotated[str | None, typer.Option(help="Presets instead of the study's, separated by commas.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only these of its runs, separated by commas.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds instead of the study's, separated by commas.")] = None,
+    overrides: Overrides = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes at once; times are then not each run's own.")] = 1,
+    records: Annotated[str | None, typer.Option(help="Folder that gets the journal of every finished run.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
+) -> None:
+    """Make the runs of a study; run the same command again to go on."""
+    from pathlib import Path
+
+    from bocl.checks import counted
+    from bocl.experiment.grid import parse_seeds, parse_words
+    from bocl.experiment.study import jobs, load_study
+    from bocl.experiment.workers import run_jobs
+    from bocl.records.interrupts import Terminated, stopping_on_terminate
+
+    wanted = jobs(
+        load_study(source),
+        on=None if on is None else parse_words("--on", on),
+        names=None if only is None else parse_words("--only", only),
+        seeds=None if seeds is None else parse_seeds(seeds),
+        overrides=overrides or [],
+    )
+    try:
+        with stopping_on_terminate():
+            failed = run_jobs(
+                wanted,
+                Path(out),
+                workers=workers,
+                records=None if records is None else Path(records),
+                device=device,
+                data=data,
+                tell=typer.echo,
+            )
+    except KeyboardInterrupt as stop:
+        typer.echo("bocl: stopped; run the same command again to go on", err=True)
+        raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
+    if failed:
+        typer.echo(f"bocl: {failed} of {counted(len(wanted), 'run')} failed", err=True)
+        raise typer.Exit(1)

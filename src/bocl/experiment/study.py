@@ -1,0 +1,131 @@
+"""A study: runs that answer one question together, each a preset, a method, a seed and what differs.
+
+# the first line says what for
+on = ["permuted-mnist", "split-cifar100"]    presets every run is made on
+seeds = [0, 1, 2, 3]
+
+[[run]]
+method = "bocl"                              else `bocl`
+name = "bocl-paper"                          else the method's
+set = ["search.kind=paper"]                  what differs from the preset
+on = ["permuted-mnist"]                      else the study's
+
+Studies share runs: one of the same name, preset and settings is made once in a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from bocl.errors import ConfigError, did_you_mean
+from bocl.experiment.build import build_method, build_network
+from bocl.experiment.config import MethodName, load_config, run_name
+from bocl.settings import parse, read_toml
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One system of a study."""
+
+    method: MethodName = "bocl"
+    name: str | None = None
+    set: tuple[str, ...] = ()
+    on: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study's file says."""
+
+    on: tuple[str, ...]
+    run: tuple[StudyRun, ...]
+    seeds: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        names = [entry.name or entry.method for entry in self.run]
+        twice = [name for at, name in enumerate(names) if name in names[:at]]
+        if twice:
+            raise ConfigError(f"two runs of the study are called '{twice[0]}'; give one of them another name")
+        if not self.run:
+            raise ConfigError("the study has no runs; give it a [[run]]")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study."""
+
+    preset: str
+    name: str
+    method: MethodName
+    seed: int
+    overrides: tuple[str, ...]
+
+    @property
+    def place(self) -> Path:
+        """The folder of its runs, under the study's."""
+        return Path(self.preset) / self.name
+
+    @property
+    def run_place(self) -> Path:
+        """Its own folder, under the study's."""
+        return self.place / f"{self.method}-seed{self.seed}"
+
+
+def studies() -> dict[str, str]:
+    """Return the shipped studies: name → the first comment line of its file, which says what it is for."""
+    folder = resources.files("bocl.presets") / "paper"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    return {_name(file): file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for file in files}
+
+
+def _name(file: Traversable) -> str:
+    return f"paper/{file.name.removesuffix('.toml')}"
+
+
+def load_study(source: str) -> Study:
+    """Read a shipped study by name, or a TOML file by path."""
+    if source.endswith(".toml"):
+        return parse(Study, read_toml(source), source)
+    if source not in studies():
+        raise ConfigError(f"unknown study '{source}'{did_you_mean(source, studies())}; a file is named by its *.toml")
+    with resources.as_file(resources.files("bocl.presets") / f"{source}.toml") as path:
+        return parse(Study, read_toml(path), source)
+
+
+def jobs(
+    study: Study,
+    *,
+    on: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    overrides: Sequence[str] = (),
+) -> list[Job]:
+    """Return the runs of a study that are wanted, each built once to find mistakes first.
+
+    on         presets instead of the study's; runs that name their own are then left out, as they are about those
+    names      only these runs
+    seeds      instead of the study's
+    overrides  of every run, after its own
+    """
+    known = [entry.name or entry.method for entry in study.run]
+    for name in names or ():
+        if name not in known:
+            raise ConfigError(f"the study has no run '{name}'{did_you_mean(name, known)}")
+    found = [
+        Job(preset, name, entry.method, seed, (*entry.set, *overrides))
+        for entry, name in zip(study.run, known, strict=True)
+        for preset in ((entry.on or study.on) if on is None else () if entry.on else on)
+        for seed in (seeds or study.seeds)
+        if names is None or name in names
+    ]
+    if not found:
+        raise ConfigError("none of the study's runs is wanted; leave out --on or --only")
+    for job in found:
+        config = replace(load_config(job.preset, job.overrides), method=job.method, seed=job.seed)
+        build_method(config, build_network(config.network), "cpu")
+        assert run_name(config) == job.run_place.name
+    return found

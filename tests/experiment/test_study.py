@@ -1,0 +1,150 @@
+"""Studies: what they expand to, how they are refused, and that their runs are made once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bocl.errors import ConfigError
+from bocl.experiment.study import jobs, load_study, studies
+from bocl.experiment.workers import run_jobs
+from bocl.records.journal import Journal
+
+QUICK = ["stream.tasks=2", "recipe.epochs=1", "search.kind=random", "search.trials=1", "search.warm_points=1"]
+
+MINE = """# What this is for
+on = ["digits"]
+seeds = [3, 4]
+
+[[run]]
+method = "sn"
+
+[[run]]
+name = "dear"
+set = ["reward.alpha=0.1"]
+
+[[run]]
+method = "fixed"
+on = ["mnist-small"]
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE)
+    return str(path)
+
+
+def test_every_shipped_study_can_be_made():
+    assert {"paper/systems", "paper/search", "paper/attention", "paper/front"} <= set(studies())
+    for name, line in studies().items():
+        assert line
+        found = jobs(load_study(name))
+        assert len({(job.preset, job.name, job.seed) for job in found}) == len(found)
+
+
+def test_runs_of_the_same_name_are_the_same_in_all_studies():
+    made: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+    for name in studies():
+        for job in jobs(load_study(name), seeds=[0]):
+            assert made.setdefault((job.preset, job.name), (job.method, job.overrides)) == (job.method, job.overrides)
+
+
+def test_a_study_is_every_run_on_every_preset_with_every_seed(mine):
+    found = [(job.preset, job.name, job.method, job.seed) for job in jobs(load_study(mine))]
+    assert found == [
+        *(("digits", "sn", "sn", seed) for seed in (3, 4)),
+        *(("digits", "dear", "bocl", seed) for seed in (3, 4)),
+        *(("mnist-small", "fixed", "fixed", seed) for seed in (3, 4)),
+    ]
+    assert str(jobs(load_study(mine))[2].run_place) == "digits/dear/bocl-seed3"
+
+
+def test_presets_names_seeds_and_settings_can_be_given(mine):
+    study = load_study(mine)
+    assert {job.preset for job in jobs(study, on=["mnist-small"])} == {"mnist-small"}
+    assert {job.name for job in jobs(study, on=["mnist-small"])} == {"sn", "dear"}, "`fixed` is about its own preset"
+    assert {job.name for job in jobs(study, names=["dear"])} == {"dear"}
+    assert {job.seed for job in jobs(study, seeds=[7])} == {7}
+    assert jobs(study, names=["dear"], overrides=["seed=9"])[0].overrides == ("reward.alpha=0.1", "seed=9")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('on = ["digits"]\nrun = []', "no runs"),
+        ('on = ["digits"]\n[[run]]\n[[run]]\nmethod = "bocl"', "two runs of the study are called 'bocl'"),
+        ('on = ["digits"]\n[[run]]\nmethod = "bolc"', "run"),
+        ('on = ["digit"]\n[[run]]', "unknown preset 'digit'"),
+        ('on = ["digits"]\n[[run]]\nset = ["reward.alfa=1"]', "reward.alfa"),
+        ("[[run]]", "on"),
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused_before_anything_runs(tmp_path, text, named):
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=named):
+        jobs(load_study(str(path)))
+
+
+def test_unknown_names_are_told(mine):
+    with pytest.raises(ConfigError, match=r"unknown study 'paper/sistems' \(did you mean 'paper/systems'"):
+        load_study("paper/sistems")
+    with pytest.raises(ConfigError, match="no run 'deer'"):
+        jobs(load_study(mine), names=["deer"])
+    with pytest.raises(ConfigError, match="none of the study's runs"):
+        jobs(load_study(mine), on=["digits"], names=["fixed"])
+
+
+def test_runs_are_made_once_and_their_journals_kept(mine, tmp_path):
+    wanted = jobs(load_study(mine), names=["sn", "dear"], seeds=[3], overrides=QUICK)
+    told: list[str] = []
+
+    def make():
+        return run_jobs(
+            wanted, tmp_path / "out", workers=2, records=tmp_path / "kept", device="cpu", data=None, tell=told.append
+        )
+
+    assert make() == 0
+    assert sorted(path.name for path in (tmp_path / "kept" / "digits").iterdir()) == [
+        "dear-seed-3.jsonl",
+        "sn-seed-3.jsonl",
+    ]
+    journal = tmp_path / "out" / "digits" / "dear" / "bocl-seed3" / "journal.jsonl"
+    before = journal.read_bytes()
+    assert make() == 0
+    assert journal.read_bytes() == before
+    assert len(told) == 4
+    assert all("ACC" in line and "seed 3" in line for line in told)
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(mine, tmp_path):
+    wanted = jobs(load_study(mine), names=["sn", "dear"], seeds=[3], overrides=QUICK)
+    (tmp_path / "out" / "digits" / "sn" / "sn-seed3").mkdir(parents=True)
+    (tmp_path / "out" / "digits" / "sn" / "sn-seed3" / "mine.txt").write_text("not a run")
+    told: list[str] = []
+    failed = run_jobs(wanted, tmp_path / "out", workers=1, records=None, device="cpu", data=None, tell=told.append)
+    assert failed == 1
+    assert "sn-seed3" in next(line for line in told if "  sn  " in line)
+    assert "ACC" in next(line for line in told if "  dear  " in line)
+
+
+def test_stopped_its_runs_stop_too(mine, tmp_path):
+    words = ["study", mine, "--only", "dear", "--set", "recipe.epochs=200", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "bocl", *words, "--device", "cpu"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as study:
+        journal = tmp_path / "out" / "digits" / "dear" / "bocl-seed3" / "journal.jsonl"
+        deadline = time.monotonic() + 60
+        while not journal.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        study.send_signal(signal.SIGTERM)
+        _, said = study.communicate(timeout=60)
+    assert study.returncode == 143
+    assert "run the same command again" in said
+    with Journal.open(journal):  # which a process that went on would hold
+        pass
