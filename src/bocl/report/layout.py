@@ -61,7 +61,8 @@ def _plot(chart: Plot) -> Drawing:
     items.append(Line(((left, height - bottom), (width - right, height - bottom)), "muted", 0.8))
     items.append(Words(((left + width - right) / 2, height - 6), chart.x.label, size, "middle", "muted"))
     items.append(Words((size, (top + height - bottom) / 2), chart.y.label, size, "middle", "muted", upward=True))
-    for series in sorted(reversed(chart.series), key=lambda series: series.marked):  # the first on top
+    marked = [series for series in chart.series if series.marked]
+    for series in (*(series for series in chart.series if not series.marked), *reversed(marked)):  # the first on top
         _draw_series(drawing, series, x, y, 2.6 if chart.small else 3.6)
     sheet = (left, top - 2.0, width - 2.0, height - bottom - 2.0)
     if not chart.small:
@@ -86,8 +87,8 @@ def _told_beside(chart: Plot, x: Scale, y: Scale, sheet: Area, size: float) -> l
             taken.append((at[0] - 4, at[1] - 4, at[0] + 4, at[1] + 4))
             if series.joined != "steps":
                 left, right = map(x, _edges(point.x, point.x_sd))
-                low, high = map(y, _edges(point.y, point.y_sd))
-                taken += [(left, at[1] - 2, right, at[1] + 2), (at[0] - 2, high, at[0] + 2, low)]
+                foot, head = map(y, _edges(point.y, point.y_sd))
+                taken += [(left, at[1] - 2, right, at[1] + 2), (at[0] - 2, head, at[0] + 2, foot)]
     return stand_beside(beside, taken, sheet, size)
 
 

@@ -96,11 +96,11 @@ def by_errors(axis: Axis, accuracies: Iterable[float]) -> Axis:
 def without_the_lowest(axis: Axis, values: Sequence[float]) -> tuple[float, float] | None:
     """Return the range of all values but a few far below the rest, which would press them together; None if none are.
 
-    Far: across a gap of a third of the whole axis. A few: a quarter of the values at most.
+    Far: across a gap of two fifths of the whole range. A few: a quarter of the values at most.
     """
     placed = sorted((_stretched(_shown(value, axis.spacing), axis.spacing), value) for value in values)
     gaps = [above[0] - below[0] for below, above in pairwise(placed)]
-    if not gaps or max(gaps) <= (placed[-1][0] - placed[0][0]) / 3:
+    if not gaps or max(gaps) <= 0.4 * (placed[-1][0] - placed[0][0]):
         return None
     first = gaps.index(max(gaps)) + 1
     return (placed[first][1], placed[-1][1]) if first <= len(placed) / 4 else None

@@ -27,8 +27,8 @@ from bocl.report.trial_curves import searchers, tested
 _SPACING = "Where accuracies lie far apart, equal steps are equal factors of the error; where counts do, of the count."
 _ERRORS = "Where accuracies lie far apart, equal steps up are equal factors of the error."
 _WHO = {
-    "bocl, paper's search": "searches as the paper does",
     "bocl": "searches in our way",
+    "bocl, paper's search": "as the paper does",
     "fixed": "adds the same units for every task",
     "frozen": "adds no units, attention and heads alone",
     "independent": "trains a network for each task",
@@ -188,7 +188,7 @@ def _who(streams: Sequence[Stream]) -> str:
     """Say what systems are that the paper does not have; of BOCL, whose search it is where there are two."""
     names = {system.name for stream in streams for system in stream.systems}
     told = [name for name in _WHO if name in names and (name != "bocl" or "bocl, paper's search" in names)]
-    return "; ".join(f"{name} {_WHO[name]}" for name in told) + ". " if told else ""
+    return "Of the systems, " + "; ".join(f"“{name}” {_WHO[name]}" for name in told) + ". " if told else ""
 
 
 def _asterisk(streams: Sequence[Stream]) -> str:
