@@ -19,7 +19,7 @@ from bocl.report.layout import draw, sample
 from bocl.report.sections import Portrait, Section, portraits, sections
 from bocl.report.style import COLOURS
 from bocl.report.svg import inline
-from bocl.report.systems import Stream, arrange
+from bocl.report.systems import Stream, arrange, shared
 
 OPENING = "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=generator content=bocl>"
 _VERDICTS = {"met": "✓ met", "missed": "✗ missed", "open": "open:"}
@@ -212,7 +212,7 @@ def _outcome(run: RunSummary) -> str:
         f"{percent(figures['accuracy'])} over {counted(len(run.tasks), 'task')}",
         f"BWT {points(figures['backward_transfer'])}",
         f"{figures['parameters']:,} parameters",
-        duration(figures["seconds"]),
+        duration(figures["seconds"]) + (" on a shared device" if shared(run) else ""),
     ]
     return escape(", ".join(said))
 
