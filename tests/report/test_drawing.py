@@ -177,6 +177,20 @@ def test_names_stand_beside_marks_and_cover_nothing():
             assert apart
 
 
+def test_a_name_stays_on_the_sheet():
+    (left,) = stand_beside([("name", (190.0, 50.0), "ink")], [], (0.0, 0.0, 200.0, 100.0), 10.0)
+    assert left.place[0] + 6.1 * len("name") < 190
+    assert stand_beside([("name", (190.0, 50.0), "ink")], [], (180.0, 0.0, 200.0, 100.0), 10.0) == []
+
+
+def test_the_first_series_is_drawn_on_top():
+    both = tuple(Series(name, Style(name), (Point(1, 1), Point(2, 1))) for name in ("bocl", "rcl"))
+    below = Series("level", Style("muted"), both[0].points, marked=False)
+    drawn = draw(Plot("p", "p", Axis("x"), Axis("y"), (*both, below))).items
+    lines = [item.colour for item in drawn if isinstance(item, Line) and item.note]
+    assert lines == ["muted", "rcl", "bocl"]
+
+
 def test_a_mark_below_the_axis_says_its_value():
     series = Series("sn", Style("sn"), (Point(1, 0.3), Point(2, 0.9)))
     plot = Plot("p", "p", Axis("x"), Axis("y", "percent"), (series,), named=True, y_range=(0.8, 0.9))
@@ -186,7 +200,7 @@ def test_a_mark_below_the_axis_says_its_value():
 
 
 def test_numbers_of_ticks_do_not_run_into_each_other():
-    rows = [Bar("a name that takes much room", Style("ink"), value, None, "x" * 12) for value in (1e5, 9e7)]
+    rows = [Bar("a name that takes much room", Style("ink"), value, None, "x" * 16) for value in (1e5, 9e7)]
     drawing = draw(Bars("b", "b", Axis("n", "count", "factors"), tuple(rows), from_zero=False))
     marked = sorted(
         (word.place[0], word.text) for word in said(drawing) if word.anchor == "middle" and word.text[:1].isdigit()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from report_examples import a_run, a_trial
@@ -181,6 +182,13 @@ def test_the_comparison_has_a_row_for_each_setting_and_marks_the_headline():
         ("sn", "1", "85.50", "-5.00", "+9.00"),
     ]
     assert [row[-1] for row in table.rows] == ["9.0 s", "10.0 s (shared)", "10.0 s"]
+
+
+def test_the_comparison_says_what_is_kept_beside_the_parameters():
+    run = a_run("gem")
+    kept = replace(run, tasks=tuple(replace(task, memory=2000 * task.index) for task in run.tasks))
+    table = comparison(one(a_run(), kept))
+    assert [row[table.header.index("kept beside")] for row in table.rows] == ["0", "18.0k"]
 
 
 def test_every_number_of_a_figure_is_in_its_table():
