@@ -46,7 +46,7 @@ def test_calibration_shows_every_error_and_the_shares_inside():
     assert len(trials.points) == 40
     levels = [series.points[0].y for series in errors.series[:-1]]
     assert levels == [0.674, -0.674, 1.645, -1.645]
-    assert inside.title == "in 50 %: 50 %, in 90 %: 88 %"
+    assert inside.title == "inside 50 %: 50 %, inside 90 %: 88 %"
     assert [(series.name, series.points[0].y) for series in inside.series] == [
         ("50 % wanted", 0.5),
         ("90 % wanted", 0.9),

@@ -60,7 +60,7 @@ def calibration(run: RunSummary, name: str) -> list[Plot]:
     return [
         Plot(
             f"{name}-errors",
-            "measured less foretold",
+            "measured less predicted",
             across,
             Axis("standard deviations"),
             (*edges, Series("trials", style, tuple(errors), joined="no")),
@@ -68,7 +68,7 @@ def calibration(run: RunSummary, name: str) -> list[Plot]:
         ),
         Plot(
             f"{name}-calibration",
-            f"in 50 %: {100 * fmean(inside[0]):.0f} %, in 90 %: {100 * fmean(inside[1]):.0f} %",
+            f"inside 50 %: {100 * fmean(inside[0]):.0f} %, inside 90 %: {100 * fmean(inside[1]):.0f} %",
             across,
             Axis("trials inside (%)", "percent"),
             (*wanted, *shares),

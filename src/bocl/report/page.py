@@ -189,7 +189,7 @@ def _portrait(portrait: Portrait) -> str:
         parts.append(
             "<h5>What the search believed in the end</h5><p class=caption>Bars: the probability that the best widths, "
             "of those tried and some hundreds of others, have so many units in a layer; the dot is what was kept. "
-            "Calibration: each trial’s accuracy less what the process foretells from all others, in its own standard "
+            "Calibration: each trial’s accuracy less what the process predicts from all others, in its own standard "
             "deviations, and the share of trials inside its 50 % (hollow) and 90 % intervals, which the dotted and the "
             f"dashed lines show.</p><div class=drawn>{''.join(map(_figure, portrait.beliefs))}</div>"
         )
