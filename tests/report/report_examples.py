@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from bocl.records.record import TaskRecord, Trial
+from bocl.records.record import Diagnostics, TaskRecord, Trial
 from bocl.records.run_log import Start
 from bocl.records.summary import RunSummary
 
@@ -50,6 +50,8 @@ def a_run(
     name="task",
     folder=None,
     validation=None,
+    bests=(),
+    diagnostics=None,
     **settings,
 ):
     """Return a run whose every task has one accuracy when learnt and loses ``loss`` with each task after it.
@@ -57,7 +59,7 @@ def a_run(
     parameters  stored at the end, the same number added by each task
     seconds     of all tasks together
     done        how many tasks are finished; all of them unless it is given
-    trials      of every task but the first
+    trials      of every task but the first, as are bests and diagnostics
     """
     config = a_config(method, seed, **settings)
     wanted = config["stream"]["tasks"]
@@ -79,6 +81,8 @@ def a_run(
                 samples=100,
                 seconds=seconds / wanted,
                 training_seconds=seconds / wanted,
+                bests=bests if index else (),
+                diagnostics=diagnostics if index else None,
                 attention={} if index == 0 or attention is None else {"head": (attention,) * (index + 1)},
             )
         )
@@ -100,6 +104,13 @@ def a_run(
 def a_trial(widths, accuracy, parameters, reward=None):
     """Return a trial whose reward is its accuracy unless given."""
     return Trial(tuple(widths), accuracy, parameters, accuracy if reward is None else reward)
+
+
+def some_diagnostics(count=20):
+    """Return what a search of that many trials, of two groups with up to 9 units, may say of itself."""
+    gains = tuple(math.nan if step % 2 == 0 else 0.05 / step for step in range(count))
+    errors = tuple(0.3 * (step % 7 - 3) for step in range(count))
+    return Diagnostics(errors, 0.5, 0.875, 0.002, ((0.1,) * 10, (0.5, 0.0, 0.5) + (0.0,) * 7), gains)
 
 
 def a_search(count=20, best=0.97):
@@ -138,6 +149,7 @@ def an_evaluation(tasks=10, seeds=4):
                         seconds=60.0 + 20 * index + seed,
                         trials=search if method in ("bocl", "rcl") else (),
                         attention=0.8 if method == "bocl" else None,
+                        diagnostics=some_diagnostics(23) if method == "bocl" else None,
                         **common,
                     )
                 )

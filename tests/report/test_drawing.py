@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 import pytest
-from report_examples import a_run, a_search
+from report_examples import a_run, a_search, some_diagnostics
 
-from bocl.report.charts import Axis, Bars, HeatMap, Plot
+from bocl.report.beliefs import calibration, gains, posteriors
+from bocl.report.charts import Axis, Bar, Bars, Growth, HeatMap, Plot, Point, Series
 from bocl.report.drawing import Box, Circle, Drawing, Line, Shape, Words, mark
 from bocl.report.figures import accuracy_against_parameters, accuracy_bars, first_task
 from bocl.report.inside import accuracy_matrix, growth, searches
 from bocl.report.layout import draw
+from bocl.report.names import stand_beside
 from bocl.report.pdf import to_pdf
-from bocl.report.scale import Scale, by_errors, fit, say, ticks, whole_ticks
+from bocl.report.scale import Scale, by_errors, fit, say, ticks, whole_ticks, without_the_lowest
 from bocl.report.style import COLOURS, HEAT, MARKS, Style, heat
 from bocl.report.svg import inline, standalone
 from bocl.report.systems import arrange
@@ -143,15 +146,83 @@ def test_pdf_is_one_page_the_same_every_time():
 
 
 def test_charts_of_every_kind_stay_on_their_sheet():
-    (stream,) = arrange([a_run(loss=0.01, trials=a_search(), attention=0.5), a_run("independent", parameters=10**6)])
+    bocl = a_run(loss=0.01, trials=a_search(), attention=0.5, diagnostics=some_diagnostics())
+    (stream,) = arrange([bocl, a_run("independent", parameters=10**6)])
     run = stream.systems[0].headline.runs[0]
     charts = [accuracy_bars(stream), accuracy_against_parameters(stream), first_task(stream), growth(run, "x")]
     charts += [accuracy_matrix(run, "x"), *searches(run, "x")]
+    charts += [*posteriors(run, "x"), *calibration(run, "x"), *gains(run, "x")]
     for chart in charts:
         drawing = draw(chart, legend=isinstance(chart, Plot))
         for x, y in places(drawing):
             assert -1 <= x <= drawing.width + 1, chart.name
             assert -1 <= y <= drawing.height + 1, chart.name
+
+
+def said(drawing):
+    return [item for item in drawing.items if isinstance(item, Words)]
+
+
+def test_names_stand_beside_marks_and_cover_nothing():
+    marks = [(f"name {index}", (50.0 + index, 50.0), "ink") for index in range(30)]
+    taken = [(x - 4, y - 4, x + 4, y + 4) for _, (x, y), _ in marks]
+    found = stand_beside(marks, taken, (0.0, 0.0, 200.0, 100.0), 10.0)
+    assert 3 <= len(found) < 30
+    areas = [(w.place[0], w.place[1] - 9, w.place[0] + 6.1 * len(w.text), w.place[1] + 2) for w in found]
+    for index, one in enumerate(areas):
+        assert one[0] >= 0
+        assert one[2] <= 200
+        for other in [*areas[:index], *taken]:
+            apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+            assert apart
+
+
+def test_a_name_stays_on_the_sheet():
+    (left,) = stand_beside([("name", (190.0, 50.0), "ink")], [], (0.0, 0.0, 200.0, 100.0), 10.0)
+    assert left.place[0] + 6.1 * len("name") < 190
+    assert stand_beside([("name", (190.0, 50.0), "ink")], [], (180.0, 0.0, 200.0, 100.0), 10.0) == []
+
+
+def test_the_first_series_is_drawn_on_top():
+    both = tuple(Series(name, Style(name), (Point(1, 1), Point(2, 1))) for name in ("bocl", "rcl"))
+    below = Series("level", Style("muted"), both[0].points, marked=False)
+    drawn = draw(Plot("p", "p", Axis("x"), Axis("y"), (*both, below))).items
+    lines = [item.colour for item in drawn if isinstance(item, Line) and item.note]
+    assert lines == ["muted", "rcl", "bocl"]
+
+
+def test_a_mark_below_the_axis_says_its_value():
+    series = Series("sn", Style("sn"), (Point(1, 0.3), Point(2, 0.9)))
+    plot = Plot("p", "p", Axis("x"), Axis("y", "percent"), (series,), named=True, y_range=(0.8, 0.9))
+    words = [word.text for word in said(draw(plot))]
+    assert "30 ↓" in words
+    assert "sn" in words
+
+
+def test_numbers_of_ticks_do_not_run_into_each_other():
+    rows = [Bar("a name that takes much room", Style("ink"), value, None, "x" * 16) for value in (1e5, 9e7)]
+    drawing = draw(Bars("b", "b", Axis("n", "count", "factors"), tuple(rows), from_zero=False))
+    marked = sorted(
+        (word.place[0], word.text) for word in said(drawing) if word.anchor == "middle" and word.text[:1].isdigit()
+    )
+    assert len(marked) >= 2
+    for (left, one), (right, other) in pairwise(marked):
+        assert right - left >= 6.1 * (len(one) + len(other)) / 2
+
+
+def test_the_lowest_are_left_below_where_a_gap_parts_few_of_them_from_the_rest():
+    axis = Axis("a", "percent")
+    assert without_the_lowest(axis, [0.2, 0.8, 0.85, 0.9]) == (0.8, 0.9)
+    assert without_the_lowest(axis, [0.2, 0.3, 0.8, 0.85, 0.9]) is None
+    assert without_the_lowest(axis, [0.6, 0.7, 0.8, 0.9]) is None
+    assert without_the_lowest(axis, [0.5]) is None
+    assert without_the_lowest(axis, [0.5, 0.5]) is None
+
+
+@pytest.mark.parametrize(("first", "lowest"), [(100, "92"), (30, "0"), (0, "0")])
+def test_bars_of_growth_begin_above_zero_where_the_first_would_hide_the_rest(first, lowest):
+    chart = Growth("g", "g", Style("bocl"), ("fc1",), ("a", "b"), ((first,), (20,)))
+    assert lowest in [word.text for word in said(draw(chart))]
 
 
 def test_empty_charts_can_be_drawn():

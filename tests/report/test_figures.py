@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from report_examples import a_run, a_trial
@@ -13,13 +14,14 @@ from bocl.report.figures import (
     accuracy_against_trials,
     accuracy_bars,
     attention_ablation,
-    best_so_far,
     comparison,
+    cost_bars,
     first_task,
     parameter_bars,
     time_bars,
 )
 from bocl.report.systems import arrange
+from bocl.report.trial_curves import best_so_far
 
 
 def one(*runs):
@@ -108,9 +110,46 @@ def test_accuracy_against_trials_is_a_mean_over_tasks_and_seeds_and_stays_level(
         a_run("rcl", trials=short, tasks=3),
     )
     plot = accuracy_against_trials(stream)
-    assert [series.name for series in plot.series] == ["bocl", "bocl, random search"]
+    assert [series.name for series in plot.series] == ["bocl", "bocl, random search", "rcl"]
     assert [(p.x, p.y) for p in plot.series[0].points] == [(0, pytest.approx(0.4)), (1, pytest.approx(0.7))]
+    assert plot.y.label == "validation accuracy, best so far (%)"
     assert accuracy_against_trials(one(a_run("sn"))).series == ()
+
+
+def test_accuracy_against_trials_is_on_test_samples_where_all_have_scored_them():
+    trials = [a_trial((0, 0), 0.5, 1), a_trial((1, 1), 0.4, 2), a_trial((2, 2), 0.8, 3)]
+    scored = {"trials": trials, "bests": ((0, 0.3), (2, 0.6)), "tasks": 2}
+    plot = accuracy_against_trials(one(a_run(**scored), a_run("rcl", **scored)))
+    assert plot.y.label == "test accuracy, best so far (%)"
+    assert [[point.y for point in series.points] for series in plot.series] == [[0.3, 0.3, 0.6]] * 2
+    mixed = one(a_run(**scored), a_run("rcl", trials=trials, tasks=2))
+    assert accuracy_against_trials(mixed).y.label.startswith("validation")
+
+
+def test_the_search_of_the_paper_stands_among_the_methods():
+    stream = one(a_run(search__kind="bayesian"), a_run(), a_run(search__kind="random"), a_run("sn"))
+    assert [row.label for row in accuracy_bars(stream).rows] == ["bocl", "bocl, paper's search", "sn"]
+
+
+def test_counts_that_span_decades_are_marks_on_an_axis_of_factors():
+    near, far = (parameter_bars(one(a_run(parameters=1000), a_run("sn", parameters=size))) for size in (8000, 9000))
+    assert (near.from_zero, near.axis.spacing) == (True, "even")
+    assert (far.from_zero, far.axis.spacing) == (False, "factors")
+
+
+def test_where_no_time_is_told_samples_stand_in_its_place():
+    shared = cost_bars(one(a_run(at_once=2), a_run("sn", at_once=2)))
+    assert (shared.title, [row.value for row in shared.rows]) == ("(c) samples trained, not time", [1000, 1000])
+    some = cost_bars(one(a_run(at_once=2), a_run("sn")))
+    assert (some.title, [row.label for row in some.rows]) == ("(c) time", ["sn"])
+
+
+def test_one_system_far_below_does_not_press_the_others_together():
+    runs = [a_run(method, accuracy=0.96 + 0.005 * place) for place, method in enumerate(("bocl", "rcl", "den", "pgn"))]
+    low = one(*runs, a_run("sn", accuracy=0.3))
+    assert accuracy_against_parameters(low).y_range == (pytest.approx(0.96), pytest.approx(0.975))
+    assert accuracy_against_parameters(one(*runs)).y_range is None
+    assert accuracy_against_parameters(one(*runs[:1], a_run("sn", accuracy=0.3))).y_range is None, "half is not a few"
 
 
 def test_attention_is_judged_pair_by_pair():
@@ -143,6 +182,13 @@ def test_the_comparison_has_a_row_for_each_setting_and_marks_the_headline():
         ("sn", "1", "85.50", "-5.00", "+9.00"),
     ]
     assert [row[-1] for row in table.rows] == ["9.0 s", "10.0 s (shared)", "10.0 s"]
+
+
+def test_the_comparison_says_what_is_kept_beside_the_parameters():
+    run = a_run("gem")
+    kept = replace(run, tasks=tuple(replace(task, memory=2000 * task.index) for task in run.tasks))
+    table = comparison(one(a_run(), kept))
+    assert [row[table.header.index("kept beside")] for row in table.rows] == ["0", "18.0k"]
 
 
 def test_every_number_of_a_figure_is_in_its_table():

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from report_examples import a_run, a_search, a_trial, an_evaluation
+from report_examples import a_run, a_search, a_trial, an_evaluation, some_diagnostics
 
 from bocl.report.page import page
 from bocl.report.style import COLOURS
@@ -57,6 +57,7 @@ GRIDS = {
     "a run that is not finished": lambda: [a_run(done=2, trials=a_search())],
     "a run that has only begun": lambda: [a_run(done=0)],
     "runs finished and not": lambda: [a_run(), a_run("rcl", done=3, trials=a_search())],
+    "a search that tells what it believes": lambda: [a_run(trials=a_search(), diagnostics=some_diagnostics())],
     "failed trials": lambda: [a_run(trials=[a_trial((1, 1), float("nan"), 4)])],
     "an evaluation": lambda: an_evaluation(seeds=2, tasks=10),
 }
@@ -96,8 +97,27 @@ def test_an_evaluation_has_every_figure_and_claim():
     words = " ".join(reader.text)
     assert "✓ met" in words
     assert "✗ missed" in words
-    assert "no runs to tell" not in words
+    assert "open:" not in words
     assert "paper 36 %" in words
+    assert "What the search believed in the end" in words
+
+
+def test_shared_runs_are_said_to_tell_no_time():
+    def words(*runs):
+        return " ".join(read(page(runs)).text)
+
+    together = words(a_run(at_once=16), a_run("rcl", at_once=16))
+    assert "no claim about time is judged" in together
+    assert "10.0 s on a shared device" in together
+    assert "systems whose runs shared one are not in (c)" in words(a_run(at_once=16), a_run("rcl"))
+    alone = words(a_run(), a_run("rcl"))
+    assert not re.search("shared (its|one|device)", alone)
+
+
+def test_a_claim_without_a_figure_is_counted_as_open():
+    reader = read(page([a_run(), a_run("rcl")]))
+    assert "attention" not in reader.ids
+    assert re.search(r"Attention, with and without\s+0\s+met,\s+0\s+missed, 1 open", " ".join(reader.text))
 
 
 def test_what_runs_cannot_tell_is_left_out():

@@ -63,9 +63,9 @@ def test_what_is_under_study_is_a_system_of_its_own():
     )
     assert [(system.name, system.changed) for system in stream.systems] == [
         ("bocl", ()),
-        ("bocl, paper search", ("search.kind",)),
+        ("bocl, paper's search", ("search.kind",)),
         ("bocl, random search", ("search.kind",)),
-        ("bocl, no attention, paper search", ("growth.attention", "search.kind")),
+        ("bocl, no attention, paper's search", ("growth.attention", "search.kind")),
         ("rcl", ()),
         ("rcl, controller as-released", ("rcl.controller",)),
     ]

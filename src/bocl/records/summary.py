@@ -124,13 +124,19 @@ def summarise(run: str | Path) -> RunSummary:
 
 
 def find_runs(place: str | Path) -> list[Path]:
-    """Return the runs in a place: itself, a folder or a journal kept alone, or those of the grid it holds, by name."""
+    """Return the runs in a place, by name: itself, a folder or a journal kept alone, or those of the grids it holds.
+
+    A grid is a folder with runs in it; the place may be one, or hold several.
+    """
     place = Path(place)
     if not os.path.exists(place):  # unlike Path.exists, it takes any name
         raise FolderError(f"{place}: there is no such folder")
     if journal_of(place).is_file():
         return [place]
-    runs = sorted([*(path.parent for path in place.glob(f"*/{JOURNAL}")), *place.glob("*.jsonl")])
+    grids = [place, *(folder for folder in place.glob("*/") if not (folder / JOURNAL).is_file())]
+    runs = sorted(
+        run for grid in grids for run in (*(path.parent for path in grid.glob(f"*/{JOURNAL}")), *grid.glob("*.jsonl"))
+    )
     if not runs:
         raise FolderError(f"{place} holds no runs: there is no {JOURNAL} in it or in the folders under it")
     return runs

@@ -52,7 +52,7 @@ def _files(runs: Sequence[RunSummary]) -> Iterator[tuple[str, bytes]]:
             yield from _table_files(Table(f"claims-{section.key}", header, tuple(rows)))
     for stream in streams:
         for portrait in portraits(stream):
-            for chart in (*portrait.charts, *portrait.reuse, *portrait.searches):
+            for chart in portrait.all_charts:
                 yield from _chart_files(chart)
 
 

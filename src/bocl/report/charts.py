@@ -64,7 +64,12 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """Series over two axes. ``small`` ones stand many in a row; ``y_range`` makes several comparable."""
+    """Series over two axes.
+
+    small    stands with many others in a row
+    named    whether names stand beside the marks, where there is room
+    y_range  what the axis is made to show: several plots the same, or all but what is far below
+    """
 
     name: str
     title: str
@@ -72,6 +77,7 @@ class Plot:
     y: Axis
     series: tuple[Series, ...]
     small: bool = False
+    named: bool = False
     y_range: tuple[float, float] | None = None
 
 
@@ -128,7 +134,24 @@ class Growth:
     added: tuple[tuple[int, ...], ...]
 
 
-Chart = Plot | Bars | HeatMap | Growth
+@dataclass(frozen=True)
+class Strips:
+    """Shares of 0, 1, … units, a strip of bars for each row; ``kept`` is the number that was taken.
+
+    row_label, column_label  what a row and a number are
+    """
+
+    name: str
+    title: str
+    row_label: str
+    column_label: str
+    style: Style
+    rows: tuple[str, ...]
+    shares: tuple[tuple[float, ...], ...]
+    kept: tuple[int, ...]
+
+
+Chart = Plot | Bars | HeatMap | Growth | Strips
 
 
 def numbers(chart: Chart) -> Table:
@@ -161,6 +184,13 @@ def numbers(chart: Chart) -> Table:
                 for layer, count in zip(chart.layers, counts, strict=True)
             ]
             return _table(chart.name, ("task", "layer", "units added"), units)
+        case Strips():
+            shares = [
+                (row, count, share, int(count == kept))
+                for row, strip, kept in zip(chart.rows, chart.shares, chart.kept, strict=True)
+                for count, share in enumerate(strip)
+            ]
+            return _table(chart.name, (chart.row_label, chart.column_label, "share", "kept"), shares)
 
 
 def _table(name: str, header: tuple[str, ...], rows: Sequence[tuple[Cell, ...]]) -> Table:

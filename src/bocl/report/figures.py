@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
 from bocl.checks import counted
-from bocl.records.record import TaskRecord
 from bocl.records.summary import RunSummary
 from bocl.records.wording import duration, mean_and_spread, millions, percent, points
 from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
-from bocl.report.scale import by_errors
+from bocl.report.scale import by_errors, spans_decades, without_the_lowest
 from bocl.report.style import Style, style_of
-from bocl.report.systems import Setting, Spread, Stream, System, flat_settings, pairs
+from bocl.report.systems import Setting, Spread, Stream, System, pairs
+from bocl.report.trial_curves import by_the_paper, searchers, tested, trial_curve
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
 _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
@@ -22,13 +20,23 @@ _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
 def accuracy_bars(stream: Stream) -> Bars:
     """Figure 2 (a): average test accuracy over all tasks at the end."""
     rows = [_bar(system, system.headline, "accuracy", lambda value: f"{100 * value:.2f}") for system in _main(stream)]
-    return Bars(f"figure-2a-{stream.slug}", "(a) accuracy", ACCURACY, tuple(rows), from_zero=False)
+    axis = by_errors(ACCURACY, [row.value for row in rows])
+    return Bars(f"figure-2a-{stream.slug}", "(a) accuracy", axis, tuple(rows), from_zero=False)
 
 
 def parameter_bars(stream: Stream) -> Bars:
     """Figure 2 (b): parameters stored at the end: weights, heads and attention."""
     rows = [_bar(system, system.headline, "parameters", short_count) for system in _main(stream)]
-    return Bars(f"figure-2b-{stream.slug}", "(b) parameters", Axis("parameters stored", "count"), tuple(rows))
+    return _counts(f"figure-2b-{stream.slug}", "(b) parameters", "parameters stored", rows)
+
+
+def cost_bars(stream: Stream) -> Bars:
+    """Figure 2 (c): time; where no run had its device to itself, the samples trained, which no neighbour changes."""
+    found = time_bars(stream)
+    if found.rows:
+        return found
+    rows = [_bar(system, system.headline, "samples", short_count) for system in _main(stream)]
+    return _counts(f"figure-2c-{stream.slug}", "(c) samples trained, not time", "training samples shown", rows)
 
 
 def time_bars(stream: Stream) -> Bars:
@@ -63,14 +71,16 @@ def accuracy_against_parameters(stream: Stream) -> Plot:
             note = f"{named(system, setting)}: {_accuracy(setting)}, {short_count(size.mean)} parameters"
             found.append(Point(size.mean, accuracy.mean, note, size.sd, accuracy.sd))
         series.append(Series(system.name, style_of(system), tuple(found)))
-    sizes = [point.x for each in series for point in each.points]
-    factors = bool(sizes) and max(sizes) > 8 * min(sizes) > 0
+    factors = spans_decades(point.x for each in series for point in each.points)
+    upward = _spaced(ACCURACY, series)
     return Plot(
         f"figure-3-{stream.slug}",
         stream.label,
         Axis("parameters stored", "count", "factors" if factors else "even"),
-        _spaced(ACCURACY, series),
+        upward,
         tuple(series),
+        named=True,
+        y_range=_near(upward, series),
     )
 
 
@@ -102,67 +112,25 @@ def first_task(stream: Stream) -> Plot:
 def accuracy_against_trials(stream: Stream) -> Plot:
     """Figure 5: accuracy of the best child so far, averaged over tasks, as trials are made.
 
-    On the test split where all runs have scored it (`test_curve`), else on validation samples.
+    On test samples where all runs have scored them (``tested``), else on validation samples. RCL grows its own network.
     """
     series = []
-    compared = searchers(stream)
-    tested = all(task.bests for system in compared for task in _searched(system))
-    for system in compared:
-        spreads = trial_curve(system, tested=tested)
+    on_test = tested(stream)
+    for system in [*searchers(stream), *searchers(stream, "rcl")]:
         found = [
             Point(trial, spread.mean, f"{system.name}, {trial} trials: {percent_with_sd(spread)}", y_sd=spread.sd)
-            for trial, spread in enumerate(spreads)
+            for trial, spread in enumerate(trial_curve(system, on_test=on_test))
         ]
         series.append(Series(system.name, style_of(system), tuple(found), joined="steps"))
+    upward = _spaced(Axis(f"{'test' if on_test else 'validation'} accuracy, best so far (%)", "percent"), series)
     return Plot(
         f"figure-5-{stream.slug}",
         stream.label,
         Axis("trials per task", "count"),
-        _spaced(Axis(f"{'test' if tested else 'validation'} accuracy, best so far (%)", "percent"), series),
+        upward,
         tuple(series),
+        y_range=_near(upward, series),
     )
-
-
-def searchers(stream: Stream) -> list[System]:
-    """Return BOCL as it is and with other searches; other variants of it are left out."""
-    return [
-        system
-        for system in stream.systems
-        if system.method == "bocl" and system.changed in ((), ("search.kind",)) and _searched(system)
-    ]
-
-
-def search_kind(system: System) -> str:
-    """Return the name of a system's search."""
-    return str(flat_settings(system.headline.runs[0].config).get("search.kind"))
-
-
-def _searched(system: System) -> list[TaskRecord]:
-    return [task for run in system.headline.runs for task in run.tasks if task.trials]
-
-
-def trial_curve(system: System, *, tested: bool = False) -> list[Spread]:
-    """Return accuracy after 0, 1, … trials, over seeds: each a mean over tasks. A search that is over stays level."""
-    curves = [[best_so_far(task, tested=tested) for task in run.tasks if task.trials] for run in system.headline.runs]
-    length = max(len(curve) for run in curves for curve in run)
-    levels = [[_levelled(curve, length) for curve in run] for run in curves if run]
-    return [Spread.of([fmean(curve[trial] for curve in run) for run in levels]) for trial in range(length)]
-
-
-def best_so_far(task: TaskRecord, *, tested: bool = False) -> list[float]:
-    """Return the accuracy, after each trial of a task, of the child with the best reward by then; trial 0 is z = 0.
-
-    On validation samples, or ``tested``, which asks for a run that has scored them.
-    """
-    scored = dict(task.bests)
-    found: list[float] = []
-    best = -math.inf
-    level = 0.0
-    for number, trial in enumerate(task.trials):
-        if not trial.failed and trial.reward > best:
-            best, level = trial.reward, scored[number] if tested else trial.accuracy
-        found.append(level)
-    return found
 
 
 def attention_gains(stream: Stream) -> list[tuple[RunSummary, float]]:
@@ -202,6 +170,7 @@ def comparison(stream: Stream) -> Table:
             _cell(setting, "first_task_forgetting", points, _hundredths),
             _cell(setting, "parameters", _whole, _whole),
             _whole(setting.spread("attention").mean),
+            short_count(setting.spread("memory").mean),
             millions(setting.spread("samples").mean),
             duration(setting.spread("seconds").mean) + ("" if setting.alone else " (shared)"),
         )
@@ -216,6 +185,7 @@ def comparison(stream: Stream) -> Table:
         "task 1 forgotten (points)",
         "parameters",
         "of them attention",
+        "kept beside",
         "samples",
         "time",
     )
@@ -223,7 +193,7 @@ def comparison(stream: Stream) -> Table:
 
 
 def _main(stream: Stream) -> list[System]:
-    """Return every method as it is, and RCL as released; other variants have figures of their own.
+    """Return every method as it is, BOCL with the paper's search, RCL as released; others have figures of their own.
 
     Of a method that was run as a variant alone, the first stands for it, under its own name.
     """
@@ -231,12 +201,30 @@ def _main(stream: Stream) -> list[System]:
     for system in stream.systems:
         first.setdefault(system.method, system)
     return [
-        system for system in stream.systems if system is first[system.method] or system.changed == ("rcl.controller",)
+        system
+        for system in stream.systems
+        if system is first[system.method] or system.changed == ("rcl.controller",) or by_the_paper(system)
     ]
 
 
 def _spaced(axis: Axis, series: Sequence[Series]) -> Axis:
     return by_errors(axis, [point.y for each in series for point in each.points])
+
+
+def _near(axis: Axis, series: Sequence[Series]) -> tuple[float, float] | None:
+    """Return the range of an axis that shows most points well, where a few lie far below."""
+    found = [point for each in series for point in each.points]
+    shown = without_the_lowest(axis, [point.y for point in found])
+    if shown is None:
+        return None
+    near = [point for point in found if point.y >= shown[0]]
+    return min(p.y - (p.y_sd or 0) for p in near), max(p.y + (p.y_sd or 0) for p in near)
+
+
+def _counts(name: str, title: str, label: str, rows: Sequence[Bar]) -> Bars:
+    """Return counts as bars from zero, or as marks on an axis of factors where they span decades."""
+    factors = spans_decades(row.value for row in rows)
+    return Bars(name, title, Axis(label, "count", "factors" if factors else "even"), tuple(rows), from_zero=not factors)
 
 
 def _bar(system: System, setting: Setting, figure: str, say: Callable[[float], str]) -> Bar:
@@ -278,7 +266,3 @@ def _hundredths(value: float) -> str:
 
 def _whole(value: float) -> str:
     return f"{value:,.0f}"
-
-
-def _levelled(curve: Sequence[float], length: int) -> list[float]:
-    return [*curve, *[curve[-1]] * (length - len(curve))]

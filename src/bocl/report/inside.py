@@ -10,8 +10,7 @@ from bocl.records.summary import RunSummary
 from bocl.records.wording import percent, widths_text
 from bocl.report.charts import Axis, Growth, HeatMap, Plot, Point, Series
 from bocl.report.scale import by_errors
-from bocl.report.style import Style
-from bocl.report.systems import METHODS
+from bocl.report.style import Style, plain_style
 
 
 def growth(run: RunSummary, name: str) -> Growth:
@@ -20,7 +19,7 @@ def growth(run: RunSummary, name: str) -> Growth:
     return Growth(
         f"{name}-growth",
         "Units by layer and task",
-        _style(run),
+        plain_style(run.method),
         run.groups,
         tasks,
         tuple(task.widths for task in run.tasks),
@@ -65,10 +64,7 @@ def reuse(run: RunSummary, name: str) -> list[HeatMap]:
 
 
 def searches(run: RunSummary, name: str) -> list[Plot]:
-    """Every child of each task's search: what it would add and how accurate it was, with the front of the best.
-
-    Whatever else a record tells of a search has its place among these.
-    """
+    """Every child of each task's search: what it would add and how accurate it was, with the front of the best."""
     searched = [task for task in run.tasks if any(not trial.failed for trial in task.trials)]
     values = [trial.accuracy for task in searched for trial in task.trials if not trial.failed]
     y_range = (min(values), max(values)) if values else None
@@ -76,7 +72,7 @@ def searches(run: RunSummary, name: str) -> list[Plot]:
 
 
 def _search(run: RunSummary, task: TaskRecord, name: str, y_range: tuple[float, float] | None) -> Plot:
-    style = _style(run)
+    style = plain_style(run.method)
     tried = [
         Point(trial.parameters, trial.accuracy, _tell(number, trial), ringed=trial.widths == task.widths)
         for number, trial in enumerate(task.trials)
@@ -121,7 +117,3 @@ def _tell(number: int, trial: Trial) -> str:
 
 def _numbered(count: int) -> tuple[str, ...]:
     return tuple(str(number + 1) for number in range(count))
-
-
-def _style(run: RunSummary) -> Style:
-    return Style(run.method if run.method in METHODS else "ink")

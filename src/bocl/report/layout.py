@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from bocl.records.wording import percent
-from bocl.report.charts import Bars, Chart, Growth, HeatMap, Plot, Series
+from bocl.report.charts import Axis, Bars, Chart, Growth, HeatMap, Plot, Series, Strips
 from bocl.report.drawing import Box, Circle, Drawing, Line, Place, Shape, Words, mark, text_width
+from bocl.report.names import Area, stand_beside
 from bocl.report.scale import Scale, fit, say, ticks, whole_ticks
-from bocl.report.style import heat
+from bocl.report.tiles import draw_growth, draw_heat_map, draw_strips
 
-WIDTH = 360.0
-LEAST_HEAT = 0.1  # the least range of a heat map: what is nearly the same looks nearly the same
+WIDTH, BARS_WIDTH = 360.0, 400.0
 _ROW = 19.0
 
 
@@ -26,9 +25,11 @@ def draw(chart: Chart, *, legend: bool = False) -> Drawing:
         case Bars():
             return _bars(chart)
         case HeatMap():
-            return _heat_map(chart)
+            return draw_heat_map(chart)
         case Growth():
-            return _growth(chart)
+            return draw_growth(chart)
+        case Strips():
+            return draw_strips(chart)
 
 
 def _plot(chart: Plot) -> Drawing:
@@ -44,6 +45,7 @@ def _plot(chart: Plot) -> Drawing:
         if chart.x.kind != "count" or x.spacing != "even"
         else whole_ticks(x, 3 if chart.small else 8)
     )
+    across = _apart(across, x, chart.x, size - 1)
     upward = ticks(y, 3 if chart.small else 5)
     items = drawing.items
     items.append(
@@ -51,19 +53,43 @@ def _plot(chart: Plot) -> Drawing:
     )
     for value in upward:
         items.append(Line(((left, y(value)), (width - right, y(value))), "grid", 0.8))
-        items.append(
-            Words((left - 5, y(value) + 0.35 * size), say(value, chart.y.kind, upward), size - 1, "end", "muted")
-        )
+        items.append(Words((left - 5, y(value) + 0.35 * size), _said(value, chart.y, upward), size - 1, "end", "muted"))
     for value in across:
         items.append(Line(((x(value), height - bottom), (x(value), height - bottom + 3)), "muted", 0.8))
         place = (x(value), height - bottom + size + 4)
-        items.append(Words(place, say(value, chart.x.kind, across), size - 1, "middle", "muted"))
+        items.append(Words(place, _said(value, chart.x, across), size - 1, "middle", "muted"))
     items.append(Line(((left, height - bottom), (width - right, height - bottom)), "muted", 0.8))
     items.append(Words(((left + width - right) / 2, height - 6), chart.x.label, size, "middle", "muted"))
     items.append(Words((size, (top + height - bottom) / 2), chart.y.label, size, "middle", "muted", upward=True))
-    for series in chart.series:
+    marked = [series for series in chart.series if series.marked]
+    for series in (*(series for series in chart.series if not series.marked), *reversed(marked)):  # the first on top
         _draw_series(drawing, series, x, y, 2.6 if chart.small else 3.6)
+    sheet = (left, top - 2.0, width - 2.0, height - bottom - 2.0)
+    if not chart.small:
+        items.extend(_told_beside(chart, x, y, sheet, size - 1))
     return drawing
+
+
+def _told_beside(chart: Plot, x: Scale, y: Scale, sheet: Area, size: float) -> list[Words]:
+    """Return the names of series, each at its last mark, and the value of every mark that the axis is too short for."""
+    beside = []
+    for series in chart.series:
+        named = series.name if chart.named else ""
+        for index, point in enumerate(series.points):
+            low = f"{say(round(point.y, 3), chart.y.kind)} ↓" if point.y < y.low else ""
+            said = " ".join(filter(None, (named if index == len(series.points) - 1 else "", low)))
+            if said:
+                beside.append((said, (x(point.x), y(point.y)), series.style.colour))
+    taken = []
+    for series in chart.series:
+        for point in series.points:
+            at = (x(point.x), y(point.y))
+            taken.append((at[0] - 4, at[1] - 4, at[0] + 4, at[1] + 4))
+            if series.joined != "steps":
+                left, right = map(x, _edges(point.x, point.x_sd))
+                foot, head = map(y, _edges(point.y, point.y_sd))
+                taken += [(left, at[1] - 2, right, at[1] + 2), (at[0] - 2, head, at[0] + 2, foot)]
+    return stand_beside(beside, taken, sheet, size)
 
 
 def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: float) -> None:
@@ -99,32 +125,32 @@ def _bars(chart: Bars) -> Drawing:
     right = 10 + max((text_width(row.text, size) for row in chart.rows), default=0)
     top, bottom = 28.0, 40.0
     height = top + _ROW * max(len(chart.rows), 1) + bottom
-    drawing = Drawing(WIDTH, height, f"{chart.title}: {chart.axis.label}")
+    drawing = Drawing(BARS_WIDTH, height, f"{chart.title}: {chart.axis.label}")
     x = fit(
         chart.axis,
         [edge for row in chart.rows for edge in _edges(row.value, row.sd)],
         left,
-        WIDTH - right,
+        BARS_WIDTH - right,
         zero=chart.from_zero,
     )
     items = drawing.items
     items.append(Words((0, 14), chart.title, 12, bold=True))
     foot = height - bottom
-    marked = ticks(x, 4)
+    marked = _apart(ticks(x, 4), x, chart.axis, size - 1)
     for value in marked:
         items.append(Line(((x(value), top - 4), (x(value), foot)), "grid", 0.8))
-        items.append(Words((x(value), foot + 13), say(value, chart.axis.kind, marked), size - 1, "middle", "muted"))
-    items.append(Words(((left + WIDTH - right) / 2, height - 8), chart.axis.label, size, "middle", "muted"))
+        items.append(Words((x(value), foot + 13), _said(value, chart.axis, marked), size - 1, "middle", "muted"))
+    items.append(Words(((left + BARS_WIDTH - right) / 2, height - 8), chart.axis.label, size, "middle", "muted"))
     zero = x(0.0) if chart.from_zero else x.start
     for index, row in enumerate(chart.rows):
         middle = top + _ROW * (index + 0.5)
         items.append(Words((left - 8, middle + 4), row.label, size, "end"))
-        items.append(Words((WIDTH - right + 8, middle + 4), row.text, size))
+        items.append(Words((BARS_WIDTH - right + 8, middle + 4), row.text, size))
         place = x(row.value)
         if chart.from_zero:
             items.append(Box(min(zero, place), middle - 6, max(abs(place - zero), 0.6), 12, row.style.colour, row.note))
         else:
-            items.append(Line(((left, middle), (WIDTH - right, middle)), "grid", 0.8, (1, 3)))
+            items.append(Line(((left, middle), (BARS_WIDTH - right, middle)), "grid", 0.8, (1, 3)))
         if row.sd:
             ends = ((x(row.value - row.sd), middle), (x(row.value + row.sd), middle))
             items.append(Line(ends, "ink" if chart.from_zero else row.style.colour, 1.4))
@@ -132,86 +158,6 @@ def _bars(chart: Bars) -> Drawing:
             items.append(mark((place, middle), row.style, 4, row.note))
     if chart.from_zero:
         items.append(Line(((zero, top - 4), (zero, foot)), "muted", 1))
-    return drawing
-
-
-def _heat_map(chart: HeatMap) -> Drawing:
-    columns, rows, size = len(chart.columns), len(chart.rows), 9.0
-    cell = min(30.0, max(9.0, 290.0 / max(columns, 1)))
-    high = min(cell, 22.0)
-    title = f"{chart.title}, {chart.value.label}"
-    left, top, bottom = 40.0, 26.0, 34.0
-    width = max(left + columns * cell + 6, text_width(title, 11) + 6)
-    drawing = Drawing(width, top + rows * high + bottom, title)
-    items = drawing.items
-    items.append(Words((0, 13), title, 11, bold=True))
-    values = [value for row in chart.cells for value in row if not math.isnan(value)]
-    most = max(values, default=1.0)
-    least = min(*values, most - LEAST_HEAT) if values else 0.0
-    for index, (label, row) in enumerate(zip(chart.rows, chart.cells, strict=True)):
-        y = top + index * high
-        items.append(Words((left - 5, y + high / 2 + 3), label, size, "end", "muted"))
-        for place, value in enumerate(row):
-            if math.isnan(value):
-                continue
-            colour, ink = heat((value - least) / (most - least))
-            note = f"{chart.row_label} {label}, {chart.column_label} {chart.columns[place]}: {percent(value)}"
-            items.append(Box(left + place * cell, y, cell - 1, high - 1, colour, note))
-            if cell >= 22:
-                spot = (left + (place + 0.5) * cell - 0.5, y + high / 2 + 3)
-                items.append(Words(spot, f"{100 * value:.0f}", size, "middle", ink))
-    foot = top + rows * high
-    for place in range(0, columns, max(1, math.ceil(14 / cell))):
-        items.append(Words((left + (place + 0.5) * cell, foot + 11), chart.columns[place], size, "middle", "muted"))
-    items.append(Words((left + columns * cell / 2, foot + 26), chart.column_label, 10, "middle", "muted"))
-    items.append(Words((10, top + rows * high / 2), chart.row_label, 10, "middle", "muted", upward=True))
-    return drawing
-
-
-def _growth(chart: Growth) -> Drawing:
-    """A row of bars for each layer: what was known below, what the task added on top."""
-    tasks, size = len(chart.tasks), 9.0
-    left, top, bottom, gap, high = 34.0, 24.0, 32.0, 24.0, 62.0
-    step = min(34.0, (WIDTH - left) / max(tasks, 1))
-    drawing = Drawing(
-        max(left + step * tasks + 4, 190.0), top + len(chart.layers) * (high + gap) + bottom - 12, chart.title
-    )
-    items = drawing.items
-    items.append(Words((0, 13), chart.title, 11, bold=True))
-    for layer, name in enumerate(chart.layers):
-        total = sum(added[layer] for added in chart.added)
-        foot = top + (layer + 1) * high + layer * gap + 12
-        scale = Scale(0, max(total, 1), 0, high - 16)
-        items.append(Words((left, foot - high + 4), f"{name}: {total:,} units", size + 1, colour="muted"))
-        for value in (0, total):
-            items.append(Words((left - 4, foot - scale(value) + 3), f"{value:,}", size - 1, "end", "muted"))
-        items.append(Line(((left, foot), (left + step * tasks, foot)), "muted", 0.8))
-        known = 0
-        for task, added in enumerate(chart.added):
-            new = added[layer]
-            x = left + task * step + 0.15 * step
-            note = f"task {task + 1}, {chart.tasks[task]}: {name} +{new:,}, then {known + new:,} units"
-            items.append(Box(x, foot - scale(known), 0.7 * step, scale(known), "known", note))
-            items.append(
-                Box(
-                    x,
-                    foot - scale(known + new),
-                    0.7 * step,
-                    scale(known + new) - scale(known),
-                    chart.style.colour,
-                    note,
-                )
-            )
-            known += new
-            if step >= 17:
-                spot = (x + 0.35 * step, foot - scale(known) - 2)
-                items.append(Words(spot, f"+{new}" if task else "", size - 1.5, "middle", "ink"))
-    foot = drawing.height - bottom + 14
-    every = max(1, math.ceil(13 / step))
-    for task in range(0, tasks, every):
-        items.append(Words((left + (task + 0.5) * step, foot), str(task + 1), size, "middle", "muted"))
-    items.append(Words((left + step * tasks / 2, drawing.height - 5), "task", size + 1, "middle", "muted"))
-    items.append(Words((8, (top + foot) / 2), "units", size + 1, "middle", "muted", upward=True))
     return drawing
 
 
@@ -235,6 +181,23 @@ def sample(series: Series, place: Place) -> list[Line | Shape | Circle]:
     line = Line(((x, y), (x + 18, y)), series.style.colour, 1.8, series.style.dash)
     own = [line] if series.joined != "no" else []
     return [*own, mark((x + 9, y), series.style, 3.4)] if series.marked else [*own]
+
+
+def _apart(values: Sequence[float], scale: Scale, axis: Axis, size: float) -> list[float]:
+    """Leave out ticks whose numbers would run into the one before."""
+    kept: list[float] = []
+    free = -math.inf
+    for value in values:
+        half = text_width(_said(value, axis, values), size) / 2
+        if scale(value) - half >= free:
+            kept.append(value)
+            free = scale(value) + half + 4
+    return kept
+
+
+def _said(value: float, axis: Axis, among: Sequence[float]) -> str:
+    """Return a tick's number, as precise as its neighbours where they are evenly spaced."""
+    return say(value, axis.kind, among if axis.spacing == "even" else ())
 
 
 def _steps(places: Sequence[Place]) -> list[Place]:

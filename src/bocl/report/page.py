@@ -19,10 +19,10 @@ from bocl.report.layout import draw, sample
 from bocl.report.sections import Portrait, Section, portraits, sections
 from bocl.report.style import COLOURS
 from bocl.report.svg import inline
-from bocl.report.systems import Stream, arrange
+from bocl.report.systems import Stream, arrange, shared
 
 OPENING = "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=generator content=bocl>"
-_VERDICTS = {"met": "✓ met", "missed": "✗ missed", "open": "no runs to tell"}
+_VERDICTS = {"met": "✓ met", "missed": "✗ missed", "open": "open:"}
 _TASK_HEADER = ("task", "", "units added", "learnt", "now", "parameters", "trials", "difficulty (points)")
 
 
@@ -30,7 +30,8 @@ def page(runs: Sequence[RunSummary]) -> str:
     """Return the report of some runs; the same runs give the same bytes."""
     streams = arrange(runs)
     compared = sections(streams)
-    links = [(section.key, section.title.partition(":")[0]) for section in compared]
+    shown = [section for section in compared if section.filled]
+    links = [(section.key, section.title.partition(":")[0]) for section in shown]
     links += [("inside", "Inside the networks"), ("runs", "Runs")]
     body = [
         "<header>",
@@ -40,12 +41,13 @@ def page(runs: Sequence[RunSummary]) -> str:
         "<nav>" + "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title in links) + "</nav>",
         "<main>",
         _scoreboard(compared),
-        *map(_section, compared),
+        *map(_section, shown),
         "<section id=inside><h2>Inside the networks</h2>",
         "<p class=caption>Of every system, the first seed of the setting that validation samples prefer; other runs "
-        "are folded below it. Grey bars are units known before a task, coloured ones what it added. A heat map’s "
-        "colours run from its least value to its greatest, over ten points at least. A ring marks the child that was "
-        "kept, the grey line the front: no child is both smaller and more accurate than those on it.</p>",
+        "are folded below it. Grey bars are units known before a task, coloured ones what it added; they may begin "
+        "above zero. A heat map’s colours run from its least value to its greatest, over ten points at least. A ring "
+        "marks the child that was kept, the grey line the front: no child is both smaller and more accurate than those "
+        "on it.</p>",
         *map(_inside, streams),
         "</section>",
         _runs(streams),
@@ -97,7 +99,8 @@ def _scoreboard(compared: Sequence[Section]) -> str:
         met, missed = (sum(finding.verdict == verdict for finding in found) for verdict in ("met", "missed"))
         rest = len(found) - met - missed
         score = f"<b class=met>{met}</b> met, <b class=missed>{missed}</b> missed" + (f", {rest} open" if rest else "")
-        entries.append(f'<li><a href="#{section.key}">{escape(section.title.partition(":")[0])}</a> {score}</li>')
+        title = escape(section.title.partition(":")[0])
+        entries.append(f"<li>{f'<a href=#{section.key}>{title}</a>' if section.filled else title} {score}</li>")
     return f"<section id=claims><h2>The paper’s claims</h2><ul class=score>{''.join(entries)}</ul></section>"
 
 
@@ -175,10 +178,28 @@ def _portrait(portrait: Portrait) -> str:
     parts = [f"<article><h4>{escape(portrait.title)}</h4><p class=facts>{_outcome(run)}</p>"]
     parts.append(f"<div class=drawn>{''.join(map(_figure, (*portrait.charts, *portrait.reuse)))}</div>")
     if portrait.searches:
-        parts.append(f"<h5>Searches</h5><div class=small>{''.join(map(_figure, portrait.searches))}</div>")
+        parts.append(f"<h5>The search of each task</h5>{_small(portrait.searches)}")
+    if portrait.gains:
+        parts.append(
+            "<h5>Expected gain in reward, when a trial was asked for</h5><p class=caption>Other trials were spread "
+            "evenly over the widths, to open the search or to doubt what earlier tasks suggest. After a few trials, "
+            f"the search ends when no widths promise as much as the dotted line.</p>{_small(portrait.gains)}"
+        )
+    if portrait.beliefs:
+        parts.append(
+            "<h5>What the search believed in the end</h5><p class=caption>Bars: the probability that the best widths, "
+            "of those tried and some hundreds of others, have so many units in a layer; the dot is what was kept. "
+            "Calibration: each trial’s accuracy less what the process predicts from all others, in its own standard "
+            "deviations, and the share of trials inside its 50 % (hollow) and 90 % intervals, which the dotted and the "
+            f"dashed lines show.</p><div class=drawn>{''.join(map(_figure, portrait.beliefs))}</div>"
+        )
     parts.append(f"<details><summary>Task by task</summary>{_tasks(run)}</details>")
     parts.append(f"<details><summary>Settings and machine</summary>{_circumstances(run)}</details></article>")
     return "".join(parts)
+
+
+def _small(charts: Sequence[Chart]) -> str:
+    return f"<div class=small>{''.join(map(_figure, charts))}</div>"
 
 
 def _folded(title: str, run: RunSummary) -> str:
@@ -191,7 +212,7 @@ def _outcome(run: RunSummary) -> str:
         f"{percent(figures['accuracy'])} over {counted(len(run.tasks), 'task')}",
         f"BWT {points(figures['backward_transfer'])}",
         f"{figures['parameters']:,} parameters",
-        duration(figures["seconds"]),
+        duration(figures["seconds"]) + (" on a shared device" if shared(run) else ""),
     ]
     return escape(", ".join(said))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from bocl.report.charts import Axis, Kind, Spacing
 
@@ -90,6 +91,25 @@ def by_errors(axis: Axis, accuracies: Iterable[float]) -> Axis:
     """Space an axis by errors where even spacing would press the small ones together."""
     errors = [max(1 - value, _LEAST_ERROR) for value in accuracies]
     return replace(axis, spacing="errors") if errors and max(errors) > 5 * min(errors) else axis
+
+
+def without_the_lowest(axis: Axis, values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the range of all values but a few far below the rest, which would press them together; None if none are.
+
+    Far: across a gap of two fifths of the whole range. A few: a quarter of the values at most.
+    """
+    placed = sorted((_stretched(_shown(value, axis.spacing), axis.spacing), value) for value in values)
+    gaps = [above[0] - below[0] for below, above in pairwise(placed)]
+    if not gaps or max(gaps) <= 0.4 * (placed[-1][0] - placed[0][0]):
+        return None
+    first = gaps.index(max(gaps)) + 1
+    return (placed[first][1], placed[-1][1]) if first <= len(placed) / 4 else None
+
+
+def spans_decades(values: Iterable[float]) -> bool:
+    """Return whether positive values are so far apart that equal factors tell more than equal differences."""
+    found = list(values)
+    return bool(found) and max(found) > 8 * min(found) > 0
 
 
 def _shown(value: float, spacing: Spacing) -> float:

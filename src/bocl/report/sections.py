@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bocl.records.summary import RunSummary
+from bocl.report.beliefs import calibration, gains, posteriors
 from bocl.report.charts import Bars, Chart, Plot, Series, Table
 from bocl.report.figures import (
     accuracy_against_parameters,
@@ -13,21 +14,31 @@ from bocl.report.figures import (
     accuracy_bars,
     attention_ablation,
     comparison,
+    cost_bars,
     first_task,
     named,
     parameter_bars,
-    time_bars,
 )
 from bocl.report.findings import ON_PAR, Finding, findings, reductions
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches
 from bocl.report.systems import Stream
+from bocl.report.trial_curves import searchers, tested
 
-_SPACING = "Where accuracies lie far apart, equal steps up are equal factors of the error."
+_SPACING = "Where accuracies lie far apart, equal steps are equal factors of the error; where counts do, of the count."
+_ERRORS = "Where accuracies lie far apart, equal steps up are equal factors of the error."
+_WHO = {
+    "bocl": "searches in our way",
+    "bocl, paper's search": "as the paper does",
+    "fixed": "adds the same units for every task",
+    "frozen": "adds no units, attention and heads alone",
+    "independent": "trains a network for each task",
+    "joint": "learns all tasks so far at once",
+}
 
 
 @dataclass(frozen=True)
 class Section:
-    """A figure or table of the paper, made from our records.
+    """A figure or table of the paper, made from our records; ``filled`` where these runs tell it.
 
     key       names it in links, files and claims
     rows      charts side by side, under a heading where it is not ''
@@ -41,6 +52,11 @@ class Section:
     rows: tuple[tuple[str, tuple[Chart, ...]], ...] = ()
     tables: tuple[tuple[str, Table], ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def filled(self) -> bool:
+        """Whether there is anything to show."""
+        return any(charts for _, charts in self.rows) or any(table.rows for _, table in self.tables)
 
     @property
     def legend(self) -> tuple[Series, ...]:
@@ -59,31 +75,41 @@ class Portrait:
     charts: tuple[Chart, ...]
     reuse: tuple[Chart, ...]
     searches: tuple[Chart, ...]
+    gains: tuple[Chart, ...]
+    beliefs: tuple[Chart, ...]
+
+    @property
+    def all_charts(self) -> tuple[Chart, ...]:
+        """Everything that is drawn of it."""
+        return (*self.charts, *self.reuse, *self.searches, *self.gains, *self.beliefs)
 
 
 def sections(streams: Sequence[Stream]) -> list[Section]:
-    """Return the sections that compare runs; one that these runs cannot fill is left out."""
+    """Return the sections that compare runs."""
     compared = [stream for stream in streams if stream.systems]
     tables = tuple((stream.label, comparison(stream)) for stream in compared)
-    found = [
+    size, trials = (
+        _side_by_side(compared, figure) for figure in (accuracy_against_parameters, accuracy_against_trials)
+    )
+    return [
         Section(
             "comparison",
             "All systems",
             "Mean ± standard deviation over seeds. Accuracy is the mean over all tasks at the end, on test samples; "
             "BWT is the mean change since each task was learnt; parameters are all that is stored, heads and attention "
-            "included. An asterisk marks the setting with the highest validation accuracy, which stands for its system "
-            "in the figures below. Time is wall-clock; “shared” marks runs that had a device together: their time is "
-            "no one's own.",
+            "included; kept beside them are numbers that later tasks are learnt with, such as old samples. "
+            + _who(compared)
+            + _asterisk(compared)
+            + "Time is wall-clock; “shared” marks runs that had a device together: their time is no one’s own.",
             tables=tables,
         ),
         Section(
             "figure-2",
             "Figure 2: accuracy, parameters and time",
             "Marks and bars are means over seeds, whiskers one standard deviation. Of a system run with several "
-            "settings, the one with the highest validation accuracy stands here. Time is that of runs alone on their "
-            "device.",
+            "settings, the one with the highest validation accuracy stands here. " + _of_time(compared) + _SPACING,
             tuple(
-                (stream.label, _filled([accuracy_bars(stream), parameter_bars(stream), time_bars(stream)]))
+                (stream.label, _filled([accuracy_bars(stream), parameter_bars(stream), cost_bars(stream)]))
                 for stream in compared
             ),
             findings=tuple(findings(compared, "figure-2")),
@@ -92,25 +118,27 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
             "figure-3",
             "Figure 3: accuracy against parameters",
             "One mark for each system and setting; the settings of one system make a curve. Up and to the left is "
-            "better. " + _SPACING,
-            _side_by_side(compared, accuracy_against_parameters),
+            "better. " + _SPACING + _cut(size),
+            size,
             findings=tuple(findings(compared, "figure-3")),
         ),
         Section(
             "figure-4",
             "Figure 4: the first task, as more are learnt",
             "Test accuracy on task 1 after every later task. A system that forgets nothing draws a level line. "
-            + _SPACING,
+            + _ERRORS,
             _side_by_side(compared, first_task),
             findings=tuple(findings(compared, "figure-4")),
         ),
         Section(
             "figure-5",
             "Figure 5: accuracy against trials",
-            "Accuracy of the child with the best reward so far, averaged over the tasks that were searched for, on the "
-            "test split where every run has scored it there (test_curve); trial 0 adds no units. A search that ended "
-            "stays level. Bands are one standard deviation over seeds.",
-            _side_by_side(compared, accuracy_against_trials),
+            "Accuracy of the child with the best reward so far, averaged over the tasks that were searched for; trial "
+            "0 adds no units. The reward charges for units, so accuracy may fall where a smaller child takes the lead. "
+            "A search that ended stays level. Bands are one standard deviation over seeds. "
+            + _of_samples(compared)
+            + _cut(trials),
+            trials,
             findings=tuple(findings(compared, "figure-5")),
         ),
         Section(
@@ -118,7 +146,9 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
             "Table 1: parameters saved at matched accuracy",
             "Each rival stands with the setting that has its highest validation accuracy. Beside it stands the BOCL "
             f"setting of fewest parameters whose validation accuracy is no more than {100 * ON_PAR:g} points lower; "
-            "the test split matches nothing. Only settings among these runs are used, nothing is interpolated.",
+            "the test split matches nothing. A search picks its children by validation accuracy, which flatters them: "
+            "the claim is met only where test accuracy, too, is no more than that lower. Only settings among these "
+            "runs are used, nothing is interpolated.",
             tables=(("", reductions(compared)),),
             findings=tuple(findings(compared, "table-1")),
         ),
@@ -130,7 +160,6 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
             findings=tuple(findings(compared, "attention")),
         ),
     ]
-    return [section for section in found if any(charts for _, charts in section.rows) or _any_rows(section.tables)]
 
 
 def portraits(stream: Stream) -> list[Portrait]:
@@ -150,7 +179,55 @@ def portrait(stream: Stream, title: str, run: RunSummary) -> Portrait:
         (growth(run, name), accuracy_matrix(run, name)),
         tuple(reuse(run, name)),
         tuple(searches(run, name)),
+        tuple(gains(run, name)),
+        (*posteriors(run, name), *calibration(run, name)),
     )
+
+
+def _who(streams: Sequence[Stream]) -> str:
+    """Say what systems are that the paper does not have; of BOCL, whose search it is where there are two."""
+    names = {system.name for stream in streams for system in stream.systems}
+    told = [name for name in _WHO if name in names and (name != "bocl" or "bocl, paper's search" in names)]
+    return "Of the systems, " + "; ".join(f"“{name}” {_WHO[name]}" for name in told) + ". " if told else ""
+
+
+def _asterisk(streams: Sequence[Stream]) -> str:
+    if not any(len(system.settings) > 1 for stream in streams for system in stream.systems):
+        return ""
+    return (
+        "An asterisk marks the setting with the highest validation accuracy, which stands for its system in the "
+        "figures below. "
+    )
+
+
+def _of_time(streams: Sequence[Stream]) -> str:
+    """Say whose time is shown, and whose is not, and why."""
+    systems = [system for stream in streams for system in stream.systems]
+    alone = [system for system in systems if system.headline.alone]
+    if not alone:
+        return (
+            "Every run here shared its device with others, so that no time is shown and no claim about time is judged; "
+            "(c) shows how many training samples were shown to networks instead. "
+        )
+    if len(alone) < len(systems):
+        return "Time is that of runs alone on their device; systems whose runs shared one are not in (c). "
+    return "Time is that of runs alone on their device. "
+
+
+def _of_samples(streams: Sequence[Stream]) -> str:
+    """Say on which samples Figure 5 scores, and what RCL has to do with it."""
+    said = "Validation samples stand in where a run did not score test samples (test_curve)."
+    if all(tested(stream) for stream in streams):
+        said = "Test samples are scored once a task is learnt; nothing is chosen by them."
+    if any(searchers(stream, "rcl") for stream in streams):
+        said += " rcl grows a network of its own, without attention; the claims ask for other searches of bocl’s."
+    return said
+
+
+def _cut(rows: Sequence[tuple[str, Sequence[Chart]]]) -> str:
+    """Explain marks below the axis where there are any."""
+    plots = [chart for _, charts in rows for chart in charts if isinstance(chart, Plot)]
+    return " A value with an arrow lies below the axis." if any(plot.y_range for plot in plots) else ""
 
 
 def _side_by_side(
@@ -161,7 +238,3 @@ def _side_by_side(
 
 def _filled(charts: Sequence[Plot | Bars]) -> tuple[Chart, ...]:
     return tuple(chart for chart in charts if (chart.series if isinstance(chart, Plot) else chart.rows))
-
-
-def _any_rows(tables: Sequence[tuple[str, Table]]) -> bool:
-    return any(table.rows for _, table in tables)

@@ -66,6 +66,11 @@ def style_of(system: System) -> Style:
     return Style(system.method, MARKS[rank], dash, hollow=system.variant > 0)
 
 
+def plain_style(method: str) -> Style:
+    """Return how a run is drawn that stands alone: in its method's colour."""
+    return Style(method if method in METHODS else "ink")
+
+
 def heat(share: float) -> tuple[str, str]:
     """Return the colour for a value at ``share`` of the range, 0 to 1, and a colour to write on it."""
     place = min(max(share, 0.0), 1.0) * (len(HEAT) - 1)

@@ -29,7 +29,11 @@ STUDIED: dict[str, tuple[Any, ...]] = {
     "reward.weighting": ("unit",),
     "rcl.controller": ("tuned",),
 }
-_SAID = {("growth.attention", "False"): "no attention", ("search.transfer", "False"): "no transfer"}
+_SAID = {
+    ("growth.attention", "False"): "no attention",
+    ("search.kind", "paper"): "paper's search",
+    ("search.transfer", "False"): "no transfer",
+}
 _ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
 
 _ALL_HAVE = ("stream.", "network.", "recipe.")
@@ -227,9 +231,8 @@ def _usual(name: str, values: Sequence[Any]) -> Any:
 
 
 def _say(name: str, value: Any) -> str:
-    if name == "search.kind":
-        return f"{value} search"
-    return _SAID.get((name, str(value)), f"{name.rpartition('.')[2]} {_text(value)}")
+    usual = f"{value} search" if name == "search.kind" else f"{name.rpartition('.')[2]} {_text(value)}"
+    return _SAID.get((name, str(value)), usual)
 
 
 def _flatten(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:

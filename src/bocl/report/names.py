@@ -1,0 +1,55 @@
+"""Names beside marks: each where there is room, none over another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bocl.report.drawing import Place, Words, text_width
+
+Area = tuple[float, float, float, float]  # left, top, right, bottom
+
+#: Where a name may stand, best first: how far across and down of its mark, and which part of it is there.
+_SPOTS = (
+    (1.0, 0.0, "start"),
+    (-1.0, 0.0, "end"),
+    (0.0, -1.0, "middle"),
+    (0.0, 1.0, "middle"),
+    (0.7, -1.0, "start"),
+    (0.7, 1.0, "start"),
+    (-0.7, -1.0, "end"),
+    (-0.7, 1.0, "end"),
+    (0.7, -2.0, "start"),
+    (0.7, 2.0, "start"),
+    (-0.7, -2.0, "end"),
+    (-0.7, 2.0, "end"),
+)
+
+
+def stand_beside(
+    marks: Sequence[tuple[str, Place, str]], taken: Sequence[Area], sheet: Area, size: float
+) -> list[Words]:
+    """Return the names of marks (name, place, colour) on a sheet; one without room, which a legend tells, is left out.
+
+    taken  what they may not cover, marks included
+    """
+    filled = [*taken]
+    found = []
+    for name, (x, y), colour in marks:
+        width = text_width(name, size)
+        for across, down, anchor in _SPOTS:
+            left = x + 0.8 * size * across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+            middle = y + 1.15 * size * down
+            area = (left, middle - 0.55 * size, left + width, middle + 0.55 * size)
+            if _inside(area, sheet) and not any(_meet(area, other) for other in filled):
+                found.append(Words((left, middle + 0.35 * size), name, size, colour=colour))
+                filled.append(area)
+                break
+    return found
+
+
+def _inside(area: Area, sheet: Area) -> bool:
+    return area[0] >= sheet[0] and area[1] >= sheet[1] and area[2] <= sheet[2] and area[3] <= sheet[3]
+
+
+def _meet(one: Area, other: Area) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
