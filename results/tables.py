@@ -167,19 +167,21 @@ def search() -> str:
 
 def rounds() -> str:
     """Children per round: what our search needs with 4, 8 and 16 of them."""
-    lines = [
-        "| table | α | children in a round | trials | rounds | regret after 16 | after 30 |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for file in sorted((HERE / "search").glob("*.json"), key=lambda file: (file.stem.split("-rounds")[0], file.stem)):
-        record = json.loads(file.read_text())
+    rows = []
+    for file in (HERE / "search").glob("*.json"):
+        record, table = json.loads(file.read_text()), file.stem.split("-rounds-of-")[0]
         for one in record["standings"]:
             if one["searcher"] == "ours":
                 after = " | ".join(f"{100 * one['regret'][at]:.2f} ± {100 * one['spread'][at]:.2f}" for at in (16, 30))
                 reached = "more than 30 | " if one["trials"] == math.inf else f"{one['trials']:g} | {one['rounds']:g}"
-                table = file.stem.split("-rounds-of-")[0]
-                lines.append(f"| `{table}` | {one['alpha']:g} | {record['round_size']} | {reached} | {after} |")
-    return "\n".join([*lines[:2], *sorted(lines[2:], key=lambda line: line.split("|")[1:3])])
+                rows.append((table, one["alpha"], record["round_size"], f"{reached} | {after}"))
+    return "\n".join(
+        [
+            "| table | α | children in a round | trials | rounds | regret after 16 | after 30 |",
+            "|---|---|---|---|---|---|---|",
+            *(f"| `{table}` | {alpha:g} | {children} | {rest} |" for table, alpha, children, rest in sorted(rows)),
+        ]
+    )
 
 
 TABLES = {"small": small, "speed": speed, "evaluation": evaluation, "search": search, "rounds": rounds}
