@@ -78,4 +78,4 @@ def test_wrong_input_is_told_in_one_line(bocl, tmp_path, words, said):
 def test_a_journal_kept_alone_is_shown_too(bocl):
     code, out, _ = bocl("show", SMALL / "mnist-small.jsonl")
     assert code == 0
-    assert "97.15 %" in out
+    assert "96.79 %" in out
