@@ -213,3 +213,30 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         main()
     assert ended.value.code == 2
     assert "--alpha is 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"tasks": []}, "without tasks"),
+        ({"widths": [[0], [1]]}, "do not fit"),
+        ({"widths": [[0, 0], [-1, 0]]}, "do not fit"),
+        ({"price_shares": [1.0]}, "do not fit"),
+        ({"judged": [[0.5], [55.0]]}, "does not lie in 0"),
+        ({"bounds": [0, 0], "widths": [[0, 0], [0, 0]]}, "no group that can grow"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused(tmp_path: Path, change: dict[str, object], named: str) -> None:
+    task = {
+        **{"name": "t", "bounds": [2, 2], "price_shares": [0.5, 0.5], "widths": [[0, 0], [1, 0]]},
+        **{"parameters": [1, 2], "seen": [[0.5], [0.6]], "judged": [[0.5], [0.6]]},
+    }
+    whole = {"format": 1, "tasks": [task]}
+    changed = {**whole, **change} if "tasks" in change else {**whole, "tasks": [{**task, **change}]}
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps(changed))
+    with pytest.raises(InputError, match=named):
+        read_table(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(DataError, match="is no table"):
+        read_table(path)

@@ -472,3 +472,29 @@ def test_two_runs_are_too_many_to_pick_from(bocl):
         code, _, err = bocl(command, "runs/digits", "--alpha", 0)
         assert code == 2
         assert "holds 2 runs; give one of them, such as runs/digits/frozen-seed0" in err
+
+
+def test_goals_of_methods_that_do_not_search_are_told(bocl, tmp_path):
+    words = ["--methods", "bocl,sn", "--budget", "5000", "--set", "recipe.epochs=1", "--out", str(tmp_path / "runs")]
+    code, _, err = bocl("run", "digits", *SMALL, *words)
+    assert code == 0
+    assert err.count("does not search") == 1
+    assert "sn does not search" in err
+
+
+def test_validate_finds_budgets_that_cannot_be_kept(bocl):
+    code, _, err = bocl("validate", "digits", "--methods", "all", "--set", "goal.budget=10")
+    assert code == 2
+    assert "at least" in err
+
+
+def test_a_memory_replaces_no_other_file(bocl, tmp_path):
+    assert bocl("run", "digits", *SMALL, "--set", "recipe.epochs=1", "--out", str(tmp_path / "runs"))[0] == 0
+    journal = next(tmp_path.glob("runs/*/journal.jsonl"))
+    before = journal.read_bytes()
+    code, _, err = bocl("memory", journal.parent, "-o", journal)
+    assert code == 2
+    assert "is no memory of bocl" in err
+    assert journal.read_bytes() == before
+    for _ in range(2):
+        assert bocl("memory", journal.parent, "-o", tmp_path / "memory.json")[0] == 0

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from bocl.benchmarks.trial_table import TaskTable, TrialTable
+from bocl.errors import ConfigError
 from bocl.experiment.build import build_network, build_stream
 from bocl.experiment.config import Config, load_config
 from bocl.experiment.store import machine, versions
@@ -54,6 +55,10 @@ def make_table(
     After each task ``tell`` hears the table so far.
     """
     config = load_config(preset, [f"stream.tasks={tasks + 1}", *overrides])
+    if config.reward.weighting == "added":
+        raise ConfigError(
+            "reward.weighting is 'added', whose prices depend on all widths; a table holds a price per unit"
+        )
     stream = build_stream(config, data)
     graph = build_network(config.network)
     network = ExpandableNetwork(graph, config.growth, resolve_device(device))

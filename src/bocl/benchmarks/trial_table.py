@@ -28,6 +28,7 @@ from bocl.records.files import write_whole
 from bocl.records.record import Widths
 from bocl.search import accuracy_model
 from bocl.search.accuracy_model import Accuracies, scale
+from bocl.search.lattice import lies_in
 from bocl.search.problem import FloatArray, IntArray
 from bocl.settings import parse_value
 
@@ -53,6 +54,13 @@ class TaskTable:
         seeds = {len(row) for row in (*self.seen, *self.judged)}
         if len(lengths) != 1 or len(seeds) != 1 or 0 in lengths | seeds:
             raise DataError(f"the table of task '{self.name}' has holes; every widths needs the same number of seeds")
+        inside = all(lies_in(widths, self.bounds) for widths in self.widths)
+        if not inside or len(self.price_shares) != len(self.bounds):
+            raise DataError(f"the table of task '{self.name}' has widths or prices that do not fit {self.bounds}")
+        if not all(0 <= value <= 1 for row in (*self.seen, *self.judged) for value in row):
+            raise DataError(f"the table of task '{self.name}' has an accuracy that does not lie in 0 … 1")
+        if not any(self.bounds):
+            raise DataError(f"the table of task '{self.name}' has no group that can grow")
         if (0,) * len(self.bounds) not in self.widths:
             raise DataError(f"the table of task '{self.name}' lacks widths of zero, which every search begins with")
 
@@ -77,12 +85,14 @@ def read_table(path: Path) -> TrialTable:
     """Read a table, or raise DataError saying what is wrong with it."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is no table of trials: {error}; `bocl bench table` makes one") from error
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
         raise DataError(f"{path} has format {found!r}; this version reads {FORMAT}: `bocl bench table` makes it")
     table: TrialTable = parse_value(TrialTable, data, str(path))
+    if not table.tasks:
+        raise DataError(f"{path} is a table without tasks; `bocl bench table` makes one")
     return table
 
 

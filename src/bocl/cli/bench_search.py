@@ -75,6 +75,12 @@ def bench_table_command(
     """Train hundreds of widths for several tasks and write what each came to: what searchers are replayed on."""
     from bocl.benchmarks.growth_table import make_table
     from bocl.benchmarks.trial_table import TrialTable, write_table
+    from bocl.errors import FolderError
+    from bocl.records.files import check_place
+
+    check_place(out, b'{"format": ', "table of trials")
+    if not out.parent.is_dir():
+        raise FolderError(f"{out} cannot be written: there is no folder {out.parent}; give another file with -o")
 
     def keep(table: TrialTable) -> None:
         write_table(table, out)

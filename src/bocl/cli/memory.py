@@ -16,8 +16,10 @@ def memory_command(
     from bocl.checks import counted
     from bocl.errors import InputError
     from bocl.records.experience_file import experience_of, write_experience
+    from bocl.records.files import check_place
     from bocl.records.summary import summarise_all
 
+    check_place(out, b'{"format":', "memory of bocl")
     tasks = experience_of(summarise_all(runs))
     if not tasks:
         raise InputError(f"no task of {', '.join(runs)} was searched, so there is nothing to remember")

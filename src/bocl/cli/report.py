@@ -25,12 +25,12 @@ def report_command(
     from bocl.checks import counted
     from bocl.cli.tables import tell_torn
     from bocl.errors import FolderError
-    from bocl.records.files import write_whole
+    from bocl.records.files import check_place, write_whole
     from bocl.records.summary import summarise_all
-    from bocl.report.page import page
+    from bocl.report.page import OPENING, page
 
     place = Path(os.path.realpath(out))  # of a link, the file it stands for
-    _check_place(place)
+    check_place(place, OPENING.encode(), "report of bocl")
     if assets is not None and os.path.lexists(assets) and not os.path.isdir(assets):
         raise FolderError(f"{assets} is not a folder; give one with --assets")
     summaries = list({os.path.realpath(summary.folder): summary for summary in summarise_all(runs)}.values())
@@ -46,23 +46,6 @@ def report_command(
     with _told("give another file with -o"):
         write_whole(place, text)
     typer.echo(f"{out}: {counted(len(summaries), 'run')}, {len(text) / 1e6:.1f} MB")
-
-
-def _check_place(place: Path) -> None:
-    """Refuse a place that holds anything but an earlier report: a slip must not cost a file."""
-    from bocl.errors import FolderError
-    from bocl.records.files import open_file
-    from bocl.report.page import OPENING
-
-    try:
-        with open_file(place) as file:
-            ours = file.read(len(OPENING)) == OPENING.encode()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise FolderError(f"{place} cannot be written: {error.strerror}; give another file with -o") from error
-    if not ours:
-        raise FolderError(f"{place} is there already and is no report of bocl; give another file with -o")
 
 
 @contextmanager

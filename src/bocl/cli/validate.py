@@ -17,9 +17,10 @@ def validate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole config as JSON, of each method.")] = False,
 ) -> None:
     """Check a config: every key and value, and that its network can be traced and grown by every method named."""
-    from bocl.experiment.build import build_network, build_stream
+    from bocl.experiment.build import build_method, build_network, build_stream
     from bocl.experiment.grid import plan
     from bocl.methods.checks import check_task
+    from bocl.methods.method import KeepsToBudget
     from bocl.settings import to_plain
 
     grid = plan(
@@ -32,7 +33,12 @@ def validate_command(
     configs = [config for config, _ in grid]
     config, graph = configs[0], build_network(configs[0].network)
     if config.stream.name == "permuted-digits":  # needs no download, so that the network is tried on its samples too
-        check_task(graph, build_stream(config)[0], seen=[])
+        first = build_stream(config)[0]
+        check_task(graph, first, seen=[])
+        for each in configs:
+            method = build_method(each, graph, "cpu")
+            if isinstance(method, KeepsToBudget):
+                method.check_budget(first.classes)
     if as_json:
         plain = [to_plain(each) for each in configs]
         typer.echo(json.dumps(plain if methods else plain[0], indent=1))

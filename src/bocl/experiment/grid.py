@@ -16,9 +16,11 @@ from bocl.experiment.config import MOST_SEED, Config, MethodName, experiment_nam
 from bocl.experiment.run import run
 from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.experiment.store import check_folder
+from bocl.methods.budget import GoalSettings
 from bocl.records.events import Event, Listener
 from bocl.training.device import resolve_device
 
+SEARCHING = ("bocl", "rcl")
 METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 
 Grid = list[tuple[Config, Path]]
@@ -53,6 +55,8 @@ def plan(
                 raise
             tell(f"{method} is left out: {error}")
             continue
+        if method not in SEARCHING and (base.goal != GoalSettings() or base.memory is not None):
+            tell(f"{method} does not search: budgets, targets and memory of other runs have no part in it")
         for seed in parse_seeds(seeds) if seeds is not None else [base.seed]:
             config = replace(base, method=method, seed=seed)
             grid.append((config, folder / run_name(config)))

@@ -14,7 +14,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from bocl.errors import DamagedError, WorkError
+from bocl.errors import DamagedError, FolderError, WorkError
 from bocl.records.record import StoredFile
 
 PARTIAL = ".partial"  # ends the name of a file that is still being written
@@ -109,3 +109,16 @@ def cannot_write(path: Path, error: OSError) -> WorkError:
         f"{path}: cannot be written: {error.strerror}; {way_out}, then run the same command again: it goes on "
         "where it stopped"
     )
+
+
+def check_place(place: Path, opening: bytes, kind: str) -> None:
+    """Refuse to write where anything lies but an earlier file that begins as this one: a slip must not cost a file."""
+    try:
+        with open_file(place) as file:
+            ours = file.read(len(opening)) == opening
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FolderError(f"{place} cannot be written: {error.strerror}; give another file with -o") from error
+    if not ours:
+        raise FolderError(f"{place} is there already and is no {kind}; give another file with -o")
