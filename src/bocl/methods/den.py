@@ -10,7 +10,7 @@ The first task is trained whole, min L(W) + μ‖W‖₁. Task t then takes thes
                  the original goes back to W'; then what is new is retrained, min L + μ₂/2 ‖·‖²
 5. stamps        what is new is stamped t; a task never sees what is stamped later (``networks/stamped.py``)
 
-All penalties are solved for after each step on the loss (``training/hooks.py``), the group lasso too, with a step
+All penalties are solved for after each step on the loss (``training/proximal.py``), the group lasso too, with a step
 size for each weight (``networks/sparse.py``). So μ, γ, μ₂ and λ are coefficients of the loss, whatever the optimiser,
 and zeros are exact.
 

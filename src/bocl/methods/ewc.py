@@ -14,7 +14,7 @@ constant. So either form stores two numbers per parameter, however many tasks th
 is not trained again. Running statistics of batch norms are no parameters: they follow the newest task, as in SN.
 
 Deviations:
-- The quadratic is solved for after each step on the loss, not followed with it (``training/hooks.py``):
+- The quadratic is solved for after each step on the loss, not followed with it (``training/proximal.py``):
   θ ← (θ' + s λ A m) / (1 + s λ A). The objective is the same, but SGD cannot follow a λ A beyond about 2/η, and Adam
   goes on moving by η. Solved for, λ = 0 is SN to the bit, and a huge λ leaves θ at m wherever A is not 0.
 - Labels y are drawn from the network's own predictions, as the Fisher information is defined (`labels = "sampled"`);

@@ -59,7 +59,7 @@ def train_part(
     step  what this training is for, to be told
     name  of the task, for the message of a training that diverges
 
-    Penalties are solved for after every step on the loss (``training/hooks.py``), so that zeros are exact. The
+    Penalties are solved for after every step on the loss (``training/proximal.py``), so that zeros are exact. The
     recipe must have no weight decay, which would move what has no gradient.
     """
 

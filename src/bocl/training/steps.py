@@ -18,7 +18,6 @@ from torch import Tensor
 
 from bocl.training.batches import DeviceTask
 from bocl.training.hooks import Hooks
-from bocl.training.optimisers import SGD, Adam, Optimiser
 from bocl.training.precision import matrix_precision
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
@@ -49,11 +48,12 @@ class EagerStep:
 
     def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
-        self.optimiser.rate = rate
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
         with matrix_precision(self.precision):
             losses = batch_losses(self.network, task, batch, self.precision, self._known(task))
             self.total += losses.detach()
-            drop_gradients(self.network)
+            self.optimiser.zero_grad(set_to_none=True)
             losses.sum().backward()
             self.hooks.update(self.optimiser, self.network.parameters)
 
@@ -95,14 +95,14 @@ class GraphedStep:
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP_STEPS):
-                drop_gradients(self.network)
+                self.optimiser.zero_grad(set_to_none=True)
                 for index in self.tasks:  # all tasks in one step: a fused optimiser begins with all tensors at once
                     self._backward(index)
                 self.hooks.update(self.optimiser, self.network.parameters)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graphs = {}
         for index in self.tasks:
-            drop_gradients(self.network)
+            self.optimiser.zero_grad(set_to_none=True)
             graphs[index] = torch.cuda.CUDAGraph()
             # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
             with torch.cuda.graph(graphs[index], stream=stream, capture_error_mode="thread_local"):
@@ -120,7 +120,10 @@ class GraphedStep:
         with torch.no_grad():
             for name, tensor in self.network.state.items():
                 tensor.copy_(state[name])
-            self.optimiser.forget()
+            for values in self.optimiser.state.values():
+                for value in values.values():
+                    if isinstance(value, Tensor):
+                        value.zero_()
             self.total.zero_()
 
     def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
@@ -225,20 +228,17 @@ def batch_losses(
     return each.view(count, samples).mean(1)
 
 
-def drop_gradients(network: Trainable) -> None:
-    """Forget the gradients of the last step."""
-    for parameter in network.parameters.values():
-        parameter.grad = None
-
-
-def make_optimiser(network: Trainable, recipe: Recipe, *, fused: bool = True, rate: Tensor | None = None) -> Optimiser:
+def make_optimiser(
+    network: Trainable, recipe: Recipe, *, fused: bool = True, rate: Tensor | None = None
+) -> torch.optim.Optimizer:
     """Return the recipe's optimiser over all networks.
 
     fused  one kernel for all tensors; they must all get their first gradient in the same step
     rate   the learning rate as a tensor, so that a captured step can still change it
     """
     parameters = [parameter for parameter in network.parameters.values() if parameter.numel()]
-    first = recipe.learning_rate if rate is None else rate
+    options: dict[str, Any] = {"weight_decay": recipe.weight_decay, "fused": fused or None}
+    first: Any = recipe.learning_rate if rate is None else rate
     if recipe.optimiser == "sgd":
-        return SGD(parameters, first, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=fused)
-    return Adam(parameters, first, weight_decay=recipe.weight_decay, fused=fused, capturable=rate is not None)
+        return torch.optim.SGD(parameters, first, momentum=recipe.momentum, **options)
+    return torch.optim.Adam(parameters, first, capturable=rate is not None, **options)

@@ -1,0 +1,36 @@
+"""Proximal steps: a term of the objective that is solved, not followed, after the optimiser's step on the loss.
+
+For the objective L(θ) + R(θ) the optimiser steps on L alone, to θ', and the hook moves on to
+
+    argmin_θ  R(θ) + Σ_i (θ_i - θ'_i)² / (2 s_i)
+
+A steady gradient g of L moves θ_i by -s_i g_i a step, so the two come to rest where ∂L/∂θ + ∂R/∂θ = 0, whatever the
+optimiser, and no R is too steep for the learning rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: (parameters, a function that gives s of one of them) → the parameters changed in place, by tensor operations alone
+Proximal = Callable[[Mapping[str, Tensor], Callable[[Tensor], Any]], None]
+
+
+def take_proximal(proximal: Proximal, parameters: Mapping[str, Tensor], optimiser: torch.optim.Optimizer) -> None:
+    """Call the hook; the optimiser has just taken its step."""
+    with torch.no_grad():
+        proximal(parameters, partial(step_size, optimiser))
+
+
+def step_size(optimiser: torch.optim.Optimizer, parameter: Tensor) -> Any:
+    """Return s, a number or one for every entry: η / (1 - μ) of SGD with momentum μ, η / (√v̂ + ε) of Adam."""
+    (group,) = optimiser.param_groups
+    if isinstance(optimiser, torch.optim.SGD):
+        return group["lr"] / (1 - group["momentum"])
+    state, decay = optimiser.state[parameter], group["betas"][1]
+    return group["lr"] / ((state["exp_avg_sq"] / (1 - decay ** state["step"])).sqrt() + group["eps"])
