@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,11 +108,15 @@ class Config:
 
 def presets() -> dict[str, str]:
     """Return the shipped presets: name → the first comment line of its file, which says what it is for."""
-    found = {}
-    for file in sorted(resources.files("bocl.presets").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".toml"):
-            found[file.name.removesuffix(".toml")] = file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-    return found
+    return first_lines(resources.files("bocl.presets"))
+
+
+def first_lines(folder: Traversable) -> dict[str, str]:
+    """Return the TOML files of a folder, without their suffix: name → what its first comment line says."""
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    return {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for file in files
+    }
 
 
 def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Config:
@@ -138,9 +143,9 @@ def _network_as_table(data: dict[str, object]) -> dict[str, object]:
     return {**data, "network": {"build": network}} if isinstance(network, str) else data
 
 
-def run_name(config: Config) -> str:
+def run_name(method: MethodName, seed: int) -> str:
     """Name a run's folder after what tells it apart in a grid."""
-    return f"{config.method}-seed{config.seed}"
+    return f"{method}-seed{seed}"
 
 
 def experiment_name(source: str | None) -> str:

@@ -59,7 +59,7 @@ def plan(
             tell(f"{method} does not search: budgets, targets and memory of other runs have no part in it")
         for seed in parse_seeds(seeds) if seeds is not None else [base.seed]:
             config = replace(base, method=method, seed=seed)
-            grid.append((config, folder / run_name(config)))
+            grid.append((config, folder / run_name(method, seed)))
     return grid
 
 

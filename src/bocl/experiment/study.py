@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from bocl.errors import ConfigError, did_you_mean
 from bocl.experiment.build import build_method, build_network
-from bocl.experiment.config import MethodName, load_config, run_name
+from bocl.experiment.config import MethodName, first_lines, load_config, run_name
 from bocl.settings import parse, read_toml
 
 
@@ -72,18 +71,12 @@ class Job:
     @property
     def run_place(self) -> Path:
         """Its own folder, under the study's."""
-        return self.place / f"{self.method}-seed{self.seed}"
+        return self.place / run_name(self.method, self.seed)
 
 
 def studies() -> dict[str, str]:
     """Return the shipped studies: name → the first comment line of its file, which says what it is for."""
-    folder = resources.files("bocl.presets") / "paper"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    return {_name(file): file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for file in files}
-
-
-def _name(file: Traversable) -> str:
-    return f"paper/{file.name.removesuffix('.toml')}"
+    return {f"paper/{name}": line for name, line in first_lines(resources.files("bocl.presets") / "paper").items()}
 
 
 def load_study(source: str) -> Study:
@@ -127,5 +120,4 @@ def jobs(
     for job in found:
         config = replace(load_config(job.preset, job.overrides), method=job.method, seed=job.seed)
         build_method(config, build_network(config.network), "cpu")
-        assert run_name(config) == job.run_place.name
     return found
