@@ -17,7 +17,7 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
 
-STUDIES := systems search attention warm-start price front equal-size
+STUDIES := $(addprefix paper/,systems search attention warm-start price equal-size front)
 WORKERS ?= 1
 ifdef QUICK
 REPLICATE := --on digits --seeds 0 --set stream.tasks=3 --set recipe.epochs=10 --device cpu --out runs/quick --records runs/quick-records
@@ -28,7 +28,7 @@ PAGE := results/paper -o results/paper/report.html
 endif
 
 replicate: $(READY)  ## the paper's evaluation and a page of it: a GPU, WORKERS=16, hours; QUICK=1: the same on digits, minutes
-	for study in $(STUDIES); do $(BIN)/bocl study paper/$$study $(REPLICATE) --workers $(WORKERS) || exit 1; done
+	$(BIN)/bocl study $(STUDIES) $(REPLICATE) --workers $(WORKERS)
 	$(BIN)/bocl report $(PAGE)
 
 torture: $(READY)  ## kill runs at every system call and at random moments, and see that nothing is lost

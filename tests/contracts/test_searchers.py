@@ -306,3 +306,24 @@ def test_with_a_target_the_smallest_that_reaches_it_is_the_best(kind: SearchKind
     best = next(trial for trial in told if trial.widths == searcher.best())
     assert best in reached
     assert best.parameters == min(trial.parameters for trial in reached)
+
+
+@every_searcher
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_awaited_child_is_told_with_the_first_round_and_counts_as_no_trial(kind: SearchKind, fails: bool) -> None:
+    zero = failed((0, 0)) if fails else Trial((0, 0), 1.0, 0, 1.0)
+    chosen = SearchSettings(kind=kind, trials=4, patience=99, least_gain=0, warm_points=2)
+    searcher = make_searcher(replace(problem((2, 2)), awaited=((0, 0),)), chosen)
+    first = searcher.ask(3)
+    searcher.tell([*map(judge, first), zero])
+    points = first + tried(searcher, 3)
+    assert len(points) == len(set(points)) == 6
+    assert (0, 0) not in points
+    assert fails == (searcher.best() != (0, 0))
+    with pytest.raises(InputError, match="told already"):
+        searcher.tell([zero])
+
+
+def test_an_awaited_child_outside_the_bounds_is_refused() -> None:
+    with pytest.raises(InputError, match=r"awaited child \(3, 0\) is not one whole number per group within the bounds"):
+        make_searcher(replace(problem((2, 2)), awaited=((3, 0),)), SearchSettings())

@@ -116,7 +116,7 @@ def test_a_second_run_in_the_same_folder_is_refused_and_the_first_goes_on(tmp_pa
             refusals.append(told.value)
 
     run(config, tmp_path, listen=start_another)
-    assert len(refusals) > 3
+    assert len(refusals) >= 3
     assert weights(tmp_path) == weights(whole)
 
 

@@ -19,6 +19,7 @@ from bocl.records.journal import encode, read
 from bocl.records.run_log import JOURNAL
 
 OPTIONS = ("stream.tasks=3", "search.trials=3", "search.kind=random", "search.round_size=2", "recipe.batch_size=256")
+# In task 2: z = 0 and a trial, then two trials a round.
 
 
 class Stopped(BaseException):
@@ -85,12 +86,12 @@ def test_a_run_that_goes_on_tells_what_it_recalls_and_every_trial(tmp_path, smal
     config = small(*OPTIONS)
     heard = {"whole": [], "again": []}
     run(config, tmp_path / "whole", listen=heard["whole"].append)
-    stop_before(4)  # the base network, two for the difficulty, the opening points
+    stop_before(3)  # the base network and two rounds of the search
     with pytest.raises(Stopped):
         run(config, tmp_path / "again")
     stop_before(-1)
     run(config, tmp_path / "again", listen=heard["again"].append)
-    assert [event.recalled for event in heard["again"] if isinstance(event, TaskStarted)] == [3, 0]
+    assert [event.recalled for event in heard["again"] if isinstance(event, TaskStarted)] == [2, 0]
     trials = {name: [event for event in events if isinstance(event, TrialDone)] for name, events in heard.items()}
     assert trials["again"] == trials["whole"]
 
@@ -108,13 +109,13 @@ def test_rounds_are_kept_until_the_next_task_is_finished(tmp_path, small, stop_b
 
 def test_a_searcher_that_asks_for_something_else_is_refused(tmp_path, small, stop_before, monkeypatch):
     config = small(*OPTIONS, "search.round_size=1")
-    stop_before(4)
+    stop_before(3)
     with pytest.raises(Stopped):
         run(config, tmp_path)
     stop_before(-1)
     recorded = [tuple(widths) for widths in kinds(tmp_path, "round")[-1]["widths"]]
     monkeypatch.setattr("bocl.search.ledger.random_untried", lambda *_: (1, 2))
-    with pytest.raises(FolderError, match="round 3 of task 2 was trained with the widths") as told:
+    with pytest.raises(FolderError, match="round 2 of task 2 was trained with the widths") as told:
         run(config, tmp_path)
     assert f"{recorded}, and now [(1, 2)] are asked for" in str(told.value)
 
@@ -193,14 +194,14 @@ def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, sma
     with pytest.raises(Stopped):
         run(config, tmp_path / "again", listen=stop)
     (note,) = kinds(tmp_path / "again", "out-of-memory")
-    assert (note["task"], note["round"], note["children_at_once"]) == (1, 3, 2), "recorded before it is used"
+    assert (note["task"], note["round"], note["children_at_once"]) == (1, 1, 2), "recorded before it is used"
     room = 4
     tried.clear()
     run(config, tmp_path / "again")
-    assert tried[:2] == [2, 2], "the base network and z = 0 are recalled, then come two parts"
-    wanted, found = (timeless(kinds(tmp_path / name, "round"))[3] for name in ("whole", "again"))
+    assert tried[:2] == [2, 2], "the base network is recalled, then come two parts"
+    wanted, found = (timeless(kinds(tmp_path / name, "round"))[1] for name in ("whole", "again"))
     assert found == wanted
-    assert (found["number"], found["children_at_once"], len(found["widths"])) == (3, 2, 4)
+    assert (found["number"], found["children_at_once"], len(found["widths"])) == (1, 2, 4)
 
 
 @pytest.fixture
@@ -229,7 +230,7 @@ def test_a_child_that_fails_is_recorded_with_its_reason_and_the_rest_goes_on(tmp
     fits = [fit for record in kinds(tmp_path / "whole", "round") for fit in record["fits"]]
     assert [fit["failure"] for fit in fits if fit["accuracy"] is None] == ["ValueError: a bad day"]
     assert tasks[1].widths != plain[1].widths
-    stop_before(4)
+    stop_before(2)
     with pytest.raises(Stopped):
         run(config, tmp_path / "again")
     stop_before(-1)

@@ -18,7 +18,7 @@ from bocl.experiment.pick import pick
 from bocl.experiment.run import run
 from bocl.experiment.store import RunStore
 from bocl.methods.saving import load
-from bocl.records.events import RoundStarted, TaskDone
+from bocl.records.events import TaskDone, TrialDone
 from bocl.records.journal import BEGINNING, encode, read
 from bocl.records.pareto import Wish, choose
 from bocl.records.run_log import JOURNAL, RunLog
@@ -164,7 +164,7 @@ def test_once_the_next_task_has_begun_it_is_too_late(begun):
     config, folder = begun
 
     def stop(event):
-        if isinstance(event, RoundStarted) and event.purpose == "search":
+        if isinstance(event, TrialDone):
             raise Stopped
 
     widths = others(folder)[0].widths

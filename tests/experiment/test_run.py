@@ -115,7 +115,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path, small):
 
 
 def test_a_run_forgets_nothing_and_records_what_it_did(tmp_path, small):
-    config = small("stream.tasks=3", "recipe.epochs=3")
+    config = small("stream.tasks=3", "recipe.epochs=3", "search.kind=random")
     records = run(config, tmp_path)
     for task in range(3):
         assert len({record.row[task] for record in records[task:]}) == 1, "test accuracy moved"

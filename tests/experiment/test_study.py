@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -44,29 +45,29 @@ def test_every_shipped_study_can_be_made():
     assert {"paper/systems", "paper/search", "paper/attention", "paper/front"} <= set(studies())
     for name, line in studies().items():
         assert line
-        found = jobs(load_study(name))
+        found = jobs([load_study(name)])
         assert len({(job.preset, job.name, job.seed) for job in found}) == len(found)
 
 
 def test_runs_of_the_same_name_are_the_same_in_all_studies():
     made: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
     for name in studies():
-        for job in jobs(load_study(name), seeds=[0]):
+        for job in jobs([load_study(name)], seeds=[0]):
             assert made.setdefault((job.preset, job.name), (job.method, job.overrides)) == (job.method, job.overrides)
 
 
 def test_a_study_is_every_run_on_every_preset_with_every_seed(mine):
-    found = [(job.preset, job.name, job.method, job.seed) for job in jobs(load_study(mine))]
+    found = [(job.preset, job.name, job.method, job.seed) for job in jobs([load_study(mine)])]
     assert found == [
         *(("digits", "sn", "sn", seed) for seed in (3, 4)),
         *(("digits", "dear", "bocl", seed) for seed in (3, 4)),
         *(("mnist-small", "fixed", "fixed", seed) for seed in (3, 4)),
     ]
-    assert str(jobs(load_study(mine))[2].run_place) == "digits/dear/bocl-seed3"
+    assert str(jobs([load_study(mine)])[2].run_place) == "digits/dear/bocl-seed3"
 
 
 def test_presets_names_seeds_and_settings_can_be_given(mine):
-    study = load_study(mine)
+    study = [load_study(mine)]
     assert {job.preset for job in jobs(study, on=["mnist-small"])} == {"mnist-small"}
     assert {job.name for job in jobs(study, on=["mnist-small"])} == {"sn", "dear"}, "`fixed` is about its own preset"
     assert {job.name for job in jobs(study, names=["dear"])} == {"dear"}
@@ -89,20 +90,20 @@ def test_a_study_that_makes_no_sense_is_refused_before_anything_runs(tmp_path, t
     path = tmp_path / "study.toml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=named):
-        jobs(load_study(str(path)))
+        jobs([load_study(str(path))])
 
 
 def test_unknown_names_are_told(mine):
     with pytest.raises(ConfigError, match=r"unknown study 'paper/sistems' \(did you mean 'paper/systems'"):
         load_study("paper/sistems")
     with pytest.raises(ConfigError, match="no run 'deer'"):
-        jobs(load_study(mine), names=["deer"])
-    with pytest.raises(ConfigError, match="none of the study's runs"):
-        jobs(load_study(mine), on=["digits"], names=["fixed"])
+        jobs([load_study(mine)], names=["deer"])
+    with pytest.raises(ConfigError, match="none of the runs"):
+        jobs([load_study(mine)], on=["digits"], names=["fixed"])
 
 
 def test_runs_are_made_once_and_their_journals_kept(mine, tmp_path):
-    wanted = jobs(load_study(mine), names=["sn", "dear"], seeds=[3], overrides=QUICK)
+    wanted = jobs([load_study(mine)], names=["sn", "dear"], seeds=[3], overrides=QUICK)
     told: list[str] = []
 
     def make():
@@ -117,14 +118,38 @@ def test_runs_are_made_once_and_their_journals_kept(mine, tmp_path):
     ]
     journal = tmp_path / "out" / "digits" / "dear" / "bocl-seed3" / "journal.jsonl"
     before = journal.read_bytes()
-    assert make() == 0
-    assert journal.read_bytes() == before
-    assert len(told) == 4
+    assert len(told) == 2
     assert all("ACC" in line and "seed 3" in line for line in told)
+    assert make() == 0
+    assert told[2:] == [f"2 of 2 runs already in {tmp_path / 'kept'}"]
+    assert journal.read_bytes() == before
+
+
+def test_what_the_records_hold_is_not_made_again_elsewhere_unless_it_differs(mine, tmp_path):
+    """The journals alone are enough to go on with on another machine."""
+    told: list[str] = []
+    options = {"workers": 1, "records": tmp_path / "kept", "device": "cpu", "data": None, "tell": told.append}
+    wanted = jobs([load_study(mine)], names=["sn"], seeds=[3, 4], overrides=QUICK)
+    run_jobs(wanted[:1], tmp_path / "one", **options)
+    told.clear()
+    run_jobs(wanted, tmp_path / "other", **options)
+    assert told[0] == f"1 of 2 runs already in {tmp_path / 'kept'}"
+    assert told[1].startswith("1/1  digits  sn  seed 4")
+    told.clear()
+    other_price = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, "reward.alpha=0.5"])
+    run_jobs(other_price, tmp_path / "third", **options)
+    assert told == [f"1 of 1 run already in {tmp_path / 'kept'}"], "which no run of sn depends on"
+    told.clear()
+    longer = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, "recipe.batch_size=48"])
+    run_jobs(longer, tmp_path / "third", **options)
+    assert told[0].startswith("1/1  digits  sn  seed 3")
+    parts = json.loads((tmp_path / "kept" / "parts.json").read_text())
+    assert [part["finished"] for part in parts] == [1, 1, 1]
+    assert all(part["seconds"] > 0 and part["workers"] == 1 and part["versions"]["torch"] for part in parts)
 
 
 def test_a_run_that_fails_is_told_and_the_others_go_on(mine, tmp_path):
-    wanted = jobs(load_study(mine), names=["sn", "dear"], seeds=[3], overrides=QUICK)
+    wanted = jobs([load_study(mine)], names=["sn", "dear"], seeds=[3], overrides=QUICK)
     (tmp_path / "out" / "digits" / "sn" / "sn-seed3").mkdir(parents=True)
     (tmp_path / "out" / "digits" / "sn" / "sn-seed3" / "mine.txt").write_text("not a run")
     told: list[str] = []
@@ -148,3 +173,14 @@ def test_stopped_its_runs_stop_too(mine, tmp_path):
     assert "run the same command again" in said
     with Journal.open(journal):  # which a process that went on would hold
         pass
+
+
+def test_several_studies_at_once_make_shared_runs_once(tmp_path, mine):
+    together = jobs([load_study(name) for name in studies()])
+    assert len({job.run_place for job in together}) == len(together)
+    apart = {job.run_place for name in studies() for job in jobs([load_study(name)])}
+    assert {job.run_place for job in together} == apart
+    path = tmp_path / "other.toml"
+    path.write_text('on = ["digits"]\nseeds = [3]\n[[run]]\nname = "dear"\nset = ["reward.alpha=0.2"]')
+    with pytest.raises(ConfigError, match="two studies have a run 'dear' on digits that differs"):
+        jobs([load_study(mine), load_study(str(path))])

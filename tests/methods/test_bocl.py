@@ -103,7 +103,7 @@ def test_the_first_task_is_the_base_network_without_search_or_attention():
 
 
 def test_difficulty_is_what_a_fresh_network_has_over_the_child_that_adds_nothing():
-    _, learned = learnt(3)
+    _, learned = learnt(3, search=replace(SEARCH, kind="paper"))
     fresh, stream = Independent(small_mlp(), recipe=RECIPE, seed=0, device="cpu"), hard_stream(2.0)
     alone = [fresh.learn(stream[index]) for index in range(3)]
     for index in (1, 2):
@@ -209,7 +209,9 @@ def test_samples_shown_are_those_of_all_networks_trained():
     train = len(hard_stream()[0].train)
     per_network = RECIPE.epochs * -(-train // 16) * 16
     assert learned[0].effort.samples == per_network
-    assert learned[1].effort.samples == per_network * (1 + len(learned[1].trials))
+    assert learned[1].effort.samples == per_network * len(learned[1].trials)
+    _, by_the_paper = learnt(2, search=replace(SEARCH, kind="paper"))
+    assert by_the_paper[1].effort.samples == per_network * (1 + len(by_the_paper[1].trials)), "and a fresh network"
 
 
 def test_a_listener_hears_every_trial_and_changes_nothing():
@@ -219,10 +221,40 @@ def test_a_listener_hears_every_trial_and_changes_nothing():
     _, quiet = learnt(2)
     assert repr(learned) == repr(quiet)
     told = [event.trial for event in events if isinstance(event, TrialDone)]
-    assert tuple(told) == learned[1].trials[1:]
-    purposes = [event.purpose for event in events if isinstance(event, RoundStarted)]
-    assert purposes[:3] == ["base", "difficulty", "difficulty"]
-    assert set(purposes[3:]) == {"search"}
+    assert tuple(told) == learned[1].trials
+    rounds = [event for event in events if isinstance(event, RoundStarted)]
+    assert [event.purpose for event in rounds[:2]] == ["base", "search"]
+    assert set(rounds[1].widths) > {(0, 0)}, "the child that adds nothing is trained with the first round"
+    assert max(len(event.widths) for event in rounds) <= SEARCH.round_size
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_difficulty_and_the_child_of_no_growth_come_first_for_who_asks_for_them(own):
+    events: list = []
+    learner, stream = (
+        make_bocl(searcher=Stubborn) if own else make_bocl(search=replace(SEARCH, kind="paper")),
+        hard_stream(),
+    )
+    Stubborn.made.clear()
+    for index in range(2):
+        learner.learn(stream[index], events.append)
+    rounds = [event for event in events if isinstance(event, RoundStarted)]
+    assert [event.purpose for event in rounds[:4]] == ["base", "difficulty", "difficulty", "search"]
+    assert [event.widths for event in rounds[1:3]] == [((6, 5),), ((0, 0),)]
+    if own:
+        (made,) = Stubborn.made
+        assert math.isfinite(made.problem.difficulty)
+        assert [trial.widths for trial in made.problem.known] == [(0, 0)]
+
+
+def test_children_one_by_one_are_never_trained_together():
+    rounds: list = []
+    learner, stream = make_bocl(search=replace(SEARCH, round_size=1)), hard_stream()
+    for index in range(2):
+        learner.learn(stream[index], rounds.append)
+    sizes = [len(event.widths) for event in rounds if isinstance(event, RoundStarted)]
+    assert set(sizes) == {1}
+    assert len(sizes) > 3
 
 
 def test_bounds_that_do_not_fit_the_network_are_refused_at_once():

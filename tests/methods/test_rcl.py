@@ -53,8 +53,8 @@ def test_no_network_is_trained_for_a_difficulty():
     assert learned.effort.samples == one * len(learned.trials)
 
 
-@pytest.mark.parametrize(("controller", "sizes"), [("as-released", {1}), ("tuned", {4, 2})])
-def test_a_round_is_one_child_as_released_and_four_tuned(controller, sizes):
+@pytest.mark.parametrize(("controller", "sizes"), [("as-released", {1}), ("tuned", {5, 2})])
+def test_a_round_is_one_child_as_released_and_four_tuned_with_z_0_among_the_first(controller, sizes):
     learner, stream, found = RCL(small_mlp(), controller=controller, **OPTIONS), hard_stream(), set()
 
     def listen(event):

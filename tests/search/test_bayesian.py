@@ -72,16 +72,16 @@ def test_the_process_sees_accuracy_of_zero_and_of_all_that_did_not_fail(
 def test_a_round_is_fitted_once_and_spread_out(fitted: list[accuracy_model.Accuracies]) -> None:
     searcher = BayesianSearch(problem(), settings())
     opening = searcher.ask(8)
-    assert len(set(opening)) == 8
+    assert len(set(opening)) == 3, "no more than m before there is a process to choose by"
     assert fitted == []  # nothing is known but zero
     searcher.tell([trial(point) for point in opening])
     second = searcher.ask(4)
     assert len(fitted) == 1
-    assert len({*opening, *second, ZERO}) == 13
+    assert len({*opening, *second, ZERO}) == 8
     assert searcher.ask(1)[0] not in second  # pending ones are taken to be worth their mean
     searcher.tell([trial(second[0])])
     searcher.best()
-    assert [len(data.values) for data in fitted] == [9, 10]  # anew with what was told since
+    assert [len(data.values) for data in fitted] == [4, 5]  # anew with what was told since
 
 
 def test_the_known_price_decides_at_once() -> None:
@@ -135,7 +135,9 @@ def test_no_more_than_the_budget_is_asked_for() -> None:
     assert max(map(sum, asked)) <= 12
     assert max(map(sum, asked)) >= 9  # the budget is used
     tight = BayesianSearch(replace(cheap, budget=10), settings())
-    assert sorted(tight.ask(8)) == [(0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0)]
+    few = tight.ask(8)
+    tight.tell([trial(point, (0.1,) * 4) for point in few])
+    assert sorted(few + tight.ask(8)) == [(0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0)]
     assert BayesianSearch(replace(problem(), budget=0), settings()).ask(8) == []
 
 
@@ -170,7 +172,7 @@ def test_data_is_bounded_and_the_tasks_own_comes_first(fitted: list[accuracy_mod
 def test_half_of_a_round_doubts_what_earlier_tasks_say() -> None:
     task = experience((0.1, 0.02), 1)
     deeper = replace(task, trials=tuple(replace(one, widths=(*one.widths, 0)) for one in task.trials))
-    spread = BayesianSearch(problem((30,) * 3), settings()).ask(8)
+    spread = BayesianSearch(problem((30,) * 3), settings(warm_points=8)).ask(8)
     asked = BayesianSearch(problem((30,) * 3, history=(deeper,)), settings()).ask(8)
     assert asked[1::2] == spread[1::2]
     assert not {*asked[::2]} & {*spread}
@@ -227,7 +229,7 @@ def test_same_seed_same_asks_in_any_order_of_telling_and_no_trace_left() -> None
 
 
 def test_diagnostics_tell_gains_beliefs_and_calibration() -> None:
-    searcher = BayesianSearch(problem(), settings())
+    searcher = BayesianSearch(problem(), settings(warm_points=8))
     assert searcher.diagnostics() is None
     opening = searcher.ask(8)
     generator = np.random.default_rng(0)
@@ -247,3 +249,32 @@ def test_diagnostics_tell_gains_beliefs_and_calibration() -> None:
     assert all(sum(shares) == pytest.approx(1, abs=0.01) for shares in found.posterior)
     mean_width = float(np.dot(found.posterior[1], np.arange(31)))
     assert mean_width < 15  # the second group is worth little
+
+
+def test_a_search_is_not_over_before_the_process_has_chosen_a_point() -> None:
+    """The best of the opening points is the first one: patience begins after them."""
+    searcher = BayesianSearch(problem(), settings(patience=5))
+    opening = searcher.ask(8)
+    searcher.tell([replace(trial(point), reward=0.5 - place, accuracy=0.5) for place, point in enumerate(opening)])
+    chosen = searcher.ask(8)
+    assert len(chosen) == 5
+    assert all(math.isfinite(searcher._gains[point]) for point in chosen)
+
+
+@pytest.mark.parametrize("history", [(), (experience((0.1, 0.02), 1),)])
+def test_an_awaited_child_is_never_asked_for_and_no_trial_but_data(history: tuple[Experience, ...]) -> None:
+    known = problem((3, 3), history=history)
+    awaiting = BayesianSearch(replace(known, known=(), awaited=(ZERO,)), settings(trials=99, patience=99))
+    asked = awaiting.ask(4)
+    awaiting.tell([trial(point) for point in asked] + [trial(ZERO)])
+    informed = BayesianSearch(known, settings(trials=99, patience=99))
+    informed.tell([trial(point) for point in asked])
+    assert awaiting.best() == informed.best()
+    found, wanted = awaiting.diagnostics(), informed.diagnostics()
+    assert found is not None
+    assert wanted is not None
+    assert found.errors == wanted.errors, "the process sees the same"
+    while points := awaiting.ask(8):
+        asked += points
+        awaiting.tell([trial(point) for point in points])
+    assert len(asked) == len({*asked, ZERO}) - 1 == 15

@@ -82,10 +82,26 @@ def replay(
     for number, task in enumerate(stream):
         last = number == len(stream) - 1
         chosen = endless if last else settings
-        problem, generator = _problem(task, history, seed_for(seed, "task", number))
+        own_seed = seed_for(seed, "task", number)
+        generator = np.random.default_rng(seed_for(own_seed, "measure"))
+        (zero,) = trials_of(task, [(0,) * len(task.bounds)], generator)
+        problem = Problem(
+            task.bounds,
+            task.parameters,
+            task.penalty,
+            known=(zero,) if settings.wants_difficulty else (),
+            awaited=() if settings.wants_difficulty else (zero.widths,),
+            history=tuple(history),
+            seed=own_seed,
+            candidates=task.candidates,
+        )
         searcher = make_searcher(problem, chosen)
-        told, regrets, rounds = list(problem.known), [_regret(task, problem.known[0].widths)], [0]
-        while asked := searcher.ask(settings.round_size):
+        told, regrets, rounds = [zero], [_regret(task, zero.widths)], [0]
+        places = settings.round_size - len(problem.awaited)  # in the first round
+        while asked := searcher.ask(places):
+            if problem.awaited and len(told) == 1:
+                searcher.tell([zero])
+            places = settings.round_size
             for trial in trials_of(task, asked, generator):
                 searcher.tell([trial])
                 told.append(trial)
@@ -94,21 +110,6 @@ def replay(
             rounds[-len(asked) :] = [rounds[-len(asked) - 1] + 1] * len(asked)
         history.append(Experience(problem.difficulty, searcher.best(), tuple(told)))
     return Replay(tuple(regrets), tuple(rounds), task.tolerance, task.limit)
-
-
-def _problem(task: ReplayTask, history: Sequence[Experience], seed: int) -> tuple[Problem, np.random.Generator]:
-    generator = np.random.default_rng(seed_for(seed, "measure"))
-    (known,) = trials_of(task, [(0,) * len(task.bounds)], generator)
-    problem = Problem(
-        task.bounds,
-        task.parameters,
-        task.penalty,
-        known=(known,),
-        history=tuple(history),
-        seed=seed,
-        candidates=task.candidates,
-    )
-    return problem, generator
 
 
 def trials_of(task: ReplayTask, widths: Sequence[Widths], generator: np.random.Generator) -> list[Trial]:

@@ -10,18 +10,20 @@ from bocl.cli.run import Overrides
 
 
 def study_command(
-    source: Annotated[str, typer.Argument(metavar="STUDY", help="A study by name (`bocl list`), or a .toml file.")],
+    sources: Annotated[
+        list[str], typer.Argument(metavar="STUDY…", help="Studies by name (`bocl list`), or .toml files.")
+    ],
     out: Annotated[str, typer.Option("--out", "-o", help="Folder of the runs; finished ones stay.")],
-    on: Annotated[str | None, typer.Option(help="Presets instead of the study's, separated by commas.")] = None,
-    only: Annotated[str | None, typer.Option(help="Only these of its runs, separated by commas.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds instead of the study's, separated by commas.")] = None,
+    on: Annotated[str | None, typer.Option(help="Presets instead of a study's, separated by commas.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only these of their runs, separated by commas.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds instead of a study's, separated by commas.")] = None,
     overrides: Overrides = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes at once; times are then not each run's own.")] = 1,
     records: Annotated[str | None, typer.Option(help="Folder that gets the journal of every finished run.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
 ) -> None:
-    """Make the runs of a study; run the same command again to go on."""
+    """Make the runs of one study or several; run the same command again to go on."""
     from pathlib import Path
 
     from bocl.checks import counted
@@ -31,7 +33,7 @@ def study_command(
     from bocl.records.interrupts import Terminated, stopping_on_terminate
 
     wanted = jobs(
-        load_study(source),
+        [load_study(source) for source in sources],
         on=None if on is None else parse_words("--on", on),
         names=None if only is None else parse_words("--only", only),
         seeds=None if seeds is None else parse_seeds(seeds),

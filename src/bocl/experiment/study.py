@@ -10,7 +10,7 @@ name = "bocl-paper"                          else the method's
 set = ["search.kind=paper"]                  what differs from the preset
 on = ["permuted-mnist"]                      else the study's
 
-Studies share runs: one of the same name, preset and settings is made once in a folder.
+Studies share runs: one of the same name, preset and settings is made once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bocl.errors import ConfigError, did_you_mean
 from bocl.experiment.build import build_method, build_network
-from bocl.experiment.config import MethodName, first_lines, load_config, run_name
+from bocl.experiment.config import Config, MethodName, first_lines, load_config, run_name
 from bocl.settings import parse, read_toml
 
 
@@ -63,6 +63,10 @@ class Job:
     seed: int
     overrides: tuple[str, ...]
 
+    def config(self) -> Config:
+        """Return its settings."""
+        return replace(load_config(self.preset, self.overrides), method=self.method, seed=self.seed)
+
     @property
     def place(self) -> Path:
         """The folder of its runs, under the study's."""
@@ -90,34 +94,41 @@ def load_study(source: str) -> Study:
 
 
 def jobs(
-    study: Study,
+    studies: Sequence[Study],
     *,
     on: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     overrides: Sequence[str] = (),
 ) -> list[Job]:
-    """Return the runs of a study that are wanted, each built once to find mistakes first.
+    """Return the runs of studies that are wanted, each once, and built once to find mistakes first.
 
-    on         presets instead of the study's; runs that name their own are then left out, as they are about those
+    on         presets instead of a study's; runs that name their own are then left out, as they are about those
     names      only these runs
-    seeds      instead of the study's
+    seeds      instead of a study's
     overrides  of every run, after its own
     """
-    known = [entry.name or entry.method for entry in study.run]
+    known = {entry.name or entry.method for study in studies for entry in study.run}
     for name in names or ():
         if name not in known:
-            raise ConfigError(f"the study has no run '{name}'{did_you_mean(name, known)}")
+            raise ConfigError(f"there is no run '{name}'{did_you_mean(name, known)} in what is to be run")
     found = [
-        Job(preset, name, entry.method, seed, (*entry.set, *overrides))
-        for entry, name in zip(study.run, known, strict=True)
+        Job(preset, entry.name or entry.method, entry.method, seed, (*entry.set, *overrides))
+        for study in studies
+        for entry in study.run
         for preset in ((entry.on or study.on) if on is None else () if entry.on else on)
         for seed in (seeds or study.seeds)
-        if names is None or name in names
+        if names is None or (entry.name or entry.method) in names
     ]
     if not found:
-        raise ConfigError("none of the study's runs is wanted; leave out --on or --only")
+        raise ConfigError("none of the runs is wanted; leave out --on or --only")
+    wanted: dict[Path, Job] = {}
     for job in found:
-        config = replace(load_config(job.preset, job.overrides), method=job.method, seed=job.seed)
+        if wanted.setdefault(job.run_place, job) != job:
+            raise ConfigError(
+                f"two studies have a run '{job.name}' on {job.preset}, with other settings; run them apart"
+            )
+    for job in wanted.values():
+        config = job.config()
         build_method(config, build_network(config.network), "cpu")
-    return found
+    return list(wanted.values())

@@ -2,23 +2,37 @@
 
 On a GPU processes fill the pauses that each leaves; with NVIDIA's multi-process service their work overlaps too. A run
 in a process of its own has the bits it would have alone.
+
+    RECORDS/PRESET/NAME-seed-N.jsonl    the journal of every finished run, which is then not made again
+    RECORDS/parts.json                  every time it was worked on: command, date, machine, seconds, runs finished
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import date
 from pathlib import Path
 
+from bocl.checks import counted
+from bocl.experiment.config import Config
 from bocl.experiment.side_by_side import MOST_AT_ONCE
+from bocl.experiment.store import machine, versions
 from bocl.experiment.study import Job
+from bocl.records.files import write_whole
+from bocl.records.relevant import relevant_settings
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
+from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
+
+PARTS = "parts.json"
 
 
 def run_jobs(
@@ -33,22 +47,28 @@ def run_jobs(
 ) -> int:
     """Do every job, or find it finished; ``tell`` hears how each ended. Return how many failed.
 
-    records  folder that gets the journal of every finished run: PRESET/NAME-seed-N.jsonl
+    records  folder that gets, and keeps, what the head of this file says
     """
-    failed = 0
+    began, finished, failed = time.perf_counter(), 0, 0
+    wanted = [job for job in jobs if records is None or not _recorded(job, records)]
+    if len(wanted) < len(jobs):
+        tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
     options, processes = _options(workers, device, data), Processes()
     with ThreadPoolExecutor(workers) as pool:
-        running = {pool.submit(processes.run, _command(job, out, options)): job for job in jobs}
+        running = {pool.submit(processes.run, _command(job, out, options)): job for job in wanted}
         try:
-            for done, ended in enumerate(as_completed(running), start=1):
+            for ended in as_completed(running):
                 job, error = running[ended], ended.result()
                 said = error or _keep(job, out, records)
-                failed += bool(error)
-                tell(f"{done}/{len(jobs)}  {job.preset}  {job.name}  seed {job.seed}  {said}")
+                failed, finished = failed + bool(error), finished + (not error)
+                tell(f"{finished + failed}/{len(wanted)}  {job.preset}  {job.name}  seed {job.seed}  {said}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             processes.stop()
             raise
+        finally:
+            if records is not None and wanted:
+                _note_part(records, workers, device, time.perf_counter() - began, finished)
     return failed
 
 
@@ -92,11 +112,41 @@ def _command(job: Job, out: Path, options: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "bocl", "run", *which, "--out", str(out / job.place), "--json", *options]
 
 
+def _record(job: Job, records: Path) -> Path:
+    return records / job.preset / f"{job.name}-seed-{job.seed}.jsonl"
+
+
+def _recorded(job: Job, records: Path) -> bool:
+    """Whether the records hold this run, finished, with the same settings as far as it depends on them."""
+    place = _record(job, records)
+    if not place.is_file():
+        return False
+    kept = summarise(place)
+    then, now = (to_plain(config) for config in (parse_value(Config, kept.config, str(place)), job.config()))
+    return kept.finished and kept.seed == job.seed and relevant_settings(then) == relevant_settings(now)
+
+
 def _keep(job: Job, out: Path, records: Path | None) -> str:
     folder = out / job.run_place
     if records is not None:
-        place = records / job.preset / f"{job.name}-seed-{job.seed}.jsonl"
+        place = _record(job, records)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / JOURNAL, place)
     figures = summarise(folder).figures()
     return f"ACC {100 * figures['accuracy']:.2f} %  {figures['parameters']:,} parameters"
+
+
+def _note_part(records: Path, workers: int, device: str, seconds: float, finished: int) -> None:
+    place = records / PARTS
+    before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else []
+    part = {
+        "command": f"bocl {' '.join(sys.argv[1:])}",
+        "date": date.today().isoformat(),
+        "versions": versions(),
+        **machine(resolve_device(device)),
+        "workers": workers,
+        "seconds": round(seconds, 1),
+        "finished": finished,
+    }
+    lines = ",\n".join(json.dumps(entry) for entry in (*before, part))
+    write_whole(place, f"[\n{lines}\n]\n".encode())

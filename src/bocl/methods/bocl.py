@@ -50,7 +50,7 @@ class BOCL:
 
     name: ClassVar[str] = "bocl"
     forgets: ClassVar[bool] = False
-    measures_difficulty: ClassVar[bool] = True  # of every task but the first, and remembers it for later searches
+    remembers: ClassVar[bool] = True  # what a search tried is data for later ones
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class BOCL:
         self.memory = _of_this_shape(memory, len(self.graph.groups))
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
-        self.history: list[Experience] = []  # of every task whose difficulty was measured
+        self.history: list[Experience] = []  # of every task but the first
         self.seen: list[Seen] = []
         self.train_round: TrainRound = train_round
         search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
@@ -99,7 +99,7 @@ class BOCL:
         found = self._grow(data, task, listen)
         widths, accuracy = found.growth.widths, score(self.network, found.growth, data)
         self.network.commit(found.growth)
-        if found.trials and self.measures_difficulty:
+        if found.trials and self.remembers:
             self.history.append(Experience(found.difficulty, widths, found.trials))
         self.seen.append(Seen.of(task))
         return Learned(
@@ -116,6 +116,11 @@ class BOCL:
     def check_budget(self, classes: int) -> None:
         """Refuse a goal whose budgets the tasks to come, of as many classes, exceed even if nothing grows."""
         check_affordable(self.network, self.goal, classes, tasks=self._tasks_left)
+
+    @property
+    def _measures_difficulty(self) -> bool:
+        """A searcher that is not ours may ask for it."""
+        return self.searcher is not make_searcher or self.search.wants_difficulty
 
     @property
     def _tasks_left(self) -> int:
@@ -147,7 +152,7 @@ class BOCL:
             target=self.goal.target,
             make_searcher=self.searcher,
             history=[*self.memory, *self.history],
-            measure_difficulty=self.measures_difficulty,
+            measure_difficulty=self._measures_difficulty,
             seed=self.seed,
             listen=listen,
             train_round=self.train_round,

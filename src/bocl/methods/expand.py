@@ -65,9 +65,9 @@ def expand(
 ) -> Expansion:
     """Search the widths to add for the task called ``name``; the network is left as it is.
 
-    Trains the child z = 0 (A²) and, for the difficulty M_t = A¹ - A², a fresh base network (A¹), then the
-    rounds the searcher asks for, all with the same recipe. Where the difficulty is not measured, or one of the two
-    trainings fails, it is NaN and the search starts cold. ``budget`` and ``target`` are those of ``Problem``.
+    Trains the rounds the searcher asks for, the child z = 0 with the first of them, all with the same recipe. Where
+    the difficulty M_t = A¹ - A² is asked for, a fresh base network (A¹) and z = 0 (A²) are trained before; it is NaN
+    where it is not, or one of the two fails. ``budget`` and ``target`` are those of ``Problem``.
     """
     groups = len(network.graph.groups)
     zero, bounds = (0,) * groups, search.bounds_for(groups)
@@ -105,21 +105,27 @@ def expand(
         return done
 
     effort, difficulty = Effort(), math.nan
+    problem = replace(problem, history=tuple(history), seed=seed_for(seed, "search", task.index))
     if measure_difficulty:
         listen(RoundStarted("difficulty", (network.graph.widths,)))
         base = train_base(
             network, task, classes=classes, recipe=recipe, seed=seed, listen=listen, train_round=train_round
         )
         effort = base.fit.effort
-    listen(RoundStarted("difficulty" if measure_difficulty else "base", (zero,)))
-    known = train_children([zero])
-    problem = replace(problem, known=tuple(known), seed=seed_for(seed, "search", task.index))
-    if measure_difficulty:
-        difficulty = base.fit.accuracy - known[0].accuracy
-        problem = replace(problem, history=tuple(history), difficulty=difficulty)
-    searcher = make_searcher(problem, search)
+        listen(RoundStarted("difficulty", (zero,)))
+        (known,) = train_children([zero])
+        difficulty = base.fit.accuracy - known.accuracy
+        problem = replace(problem, known=(known,))
+    else:
+        problem = replace(problem, awaited=(zero,))
+    searcher = make_searcher(replace(problem, difficulty=difficulty), search)
     check_searcher(searcher)
-    while widths := asked_widths(searcher.ask(search.round_size), problem, kept):
+    while True:
+        places = search.round_size if kept else search.round_size - 1  # z = 0 has one in the first round
+        asked = asked_widths(searcher.ask(places), problem, kept) if places else []
+        widths = asked if kept else [zero, *asked]
+        if not widths:
+            break
         listen(RoundStarted("search", tuple(widths), trial=len(trials), trials=search.most_trials))
         done = train_children(widths)
         for number, trial in enumerate(done, start=len(trials) - len(done)):

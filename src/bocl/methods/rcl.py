@@ -4,7 +4,7 @@ r(z) = A(z) - α Σ_i z_i / n        z drawn from an LSTM's policy, which follow
 
 Source: Xu and Zhu, Reinforced Continual Learning (2018), by its algorithm. A controller is made anew for every task.
 Deviations, in both controllers: no child is trained twice, a repeated draw is answered from its record
-(``search/reinforce.py``); the child z = 0 is trained first and can win; A is the accuracy on validation samples.
+(``search/reinforce.py``); the child z = 0 is trained with the first and can win; A is measured on validation samples.
 The `tuned` controller also learns from batches of four, with standardised rewards, larger steps and an entropy bonus.
 """
 
@@ -29,12 +29,12 @@ class RCL(BOCL):
     """Reinforced continual learning: grows as a trained controller proposes, without attention, and forgets nothing.
 
     BOCL with other settings: no attention, the same price for a unit of every layer, the controller's search without
-    early stopping or warm start, and so no need of a task's difficulty.
+    early stopping or warm start, and so no need to remember what earlier searches tried.
     """
 
     name: ClassVar[str] = "rcl"
     forgets: ClassVar[bool] = False
-    measures_difficulty: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class RCL(BOCL):
             warm_points=0,
             bounds=bounds,
             memory_gb=memory_gb,
+            round_size=1 if controller == "as-released" else SearchSettings.round_size,
             controller=controller,
         )
         super().__init__(

@@ -271,9 +271,9 @@ def _check_state(method: Method, state: State) -> None:
             raise NetworkError(f"facts.seen[{index}] has classes, a shape, a mean or a std that cannot be")
         check_takes(method.graph, entry.shape, entry.classes)
     network = getattr(method, "network", None)
-    measured = getattr(method, "measures_difficulty", None)
-    if measured is not None:
-        check_history(state.facts["history"], len(seen) if measured else 0, method.graph)
+    remembers = getattr(method, "remembers", None)
+    if remembers is not None:
+        check_history(state.facts["history"], len(seen) if remembers else 0, method.graph)
     if isinstance(network, ExpandableNetwork):
         growths_from(network.graph, network.settings, state)
         return

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bocl.report.systems import METHODS, System
+from bocl.records.relevant import METHODS
+from bocl.report.systems import System
 
 #: role → (on light paper, on dark paper)
 COLOURS: dict[str, tuple[str, str]] = {

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
 
+from bocl.records.relevant import METHODS, relevant_settings
 from bocl.records.summary import RunSummary
 
 STREAMS = ("permuted-mnist", "mixed-mnist", "split-cifar100")  # the paper's
-METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "independent", "joint")
 
 #: Settings whose values make systems of their own, and the values that go without saying, dearest first.
 STUDIED: dict[str, tuple[Any, ...]] = {
@@ -26,6 +26,7 @@ STUDIED: dict[str, tuple[Any, ...]] = {
     "search.kind": ("bayesian", "paper"),
     "search.warm_points": (3,),
     "search.transfer": (True,),
+    "search.round_size": (8,),
     "reward.weighting": ("unit",),
     "rcl.controller": ("tuned",),
 }
@@ -33,17 +34,9 @@ _SAID = {
     ("growth.attention", "False"): "no attention",
     ("search.kind", "paper"): "paper's search",
     ("search.transfer", "False"): "no transfer",
+    ("search.round_size", "1"): "children one by one",
 }
 _ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
-
-_ALL_HAVE = ("stream.", "network.", "recipe.")
-_MATTERS = {
-    "bocl": ("growth.", "search.", "reward."),
-    "rcl": ("growth.wiring", "search.bounds", "search.round_size", "reward.alpha", "rcl."),
-    "fixed": ("growth.", "fixed."),
-    "frozen": ("growth.",),
-}
-_NEVER_MATTERS = ("seed", "search.memory_gb")  # of these, only how a run is computed depends
 
 
 @dataclass(frozen=True)
@@ -157,23 +150,11 @@ def arrange(runs: Sequence[RunSummary]) -> list[Stream]:
     return [_stream(name, tasks, by_stream[name, tasks]) for name, tasks in places]
 
 
-def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {dotted name: value} of the settings that a method's results depend on, the seed apart."""
-    method = str(config["method"])
-    matters = (*_ALL_HAVE, *_MATTERS.get(method, (f"{method}.",)))
-    flat = dict(_flatten(config, ""))
-    return {
-        name: value
-        for name, value in flat.items()
-        if name not in _NEVER_MATTERS and (method not in METHODS or name.startswith(matters))
-    }
-
-
 def pairs(stream: Stream, name: str, one: Any, other: Any) -> list[tuple[RunSummary, RunSummary]]:
     """Return runs that differ in nothing but one setting, the same seed included."""
     sides: dict[str, dict[str, RunSummary]] = {}
     for run in stream.runs():
-        flat = flat_settings(run.config)
+        flat = relevant_settings(run.config)
         value = flat.pop(name, None)
         if value in (one, other):
             rest = json.dumps([run.method, run.seed, flat], sort_keys=True)
@@ -187,7 +168,7 @@ def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
     kept: list[RunSummary] = []
     repeats: list[RunSummary] = []
     for run in runs:
-        same = json.dumps([run.method, run.seed, flat_settings(run.config)], sort_keys=True)
+        same = json.dumps([run.method, run.seed, relevant_settings(run.config)], sort_keys=True)
         if run.finished:
             (repeats if same in known else kept).append(run)
             known.add(same)
@@ -198,7 +179,7 @@ def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
 
 def _systems(runs: Sequence[RunSummary]) -> Iterator[System]:
     """Yield the systems of one method, the method as it is first."""
-    flats = [flat_settings(run.config) for run in runs]
+    flats = [relevant_settings(run.config) for run in runs]
     known = set.intersection(*(set(flat) for flat in flats))  # a setting that came later is in no older record
     studied = [name for name in STUDIED if name in known]
     usual = {name: _usual(name, [flat[name] for flat in flats]) for name in studied}
@@ -233,14 +214,6 @@ def _usual(name: str, values: Sequence[Any]) -> Any:
 def _say(name: str, value: Any) -> str:
     usual = f"{value} search" if name == "search.kind" else f"{name.rpartition('.')[2]} {_text(value)}"
     return _SAID.get((name, str(value)), usual)
-
-
-def _flatten(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for key, inner in value.items():
-        if isinstance(inner, Mapping) and inner:
-            yield from _flatten(inner, f"{path}{key}.")
-        else:
-            yield f"{path}{key}", inner
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from bocl.records.record import TaskRecord
-from bocl.report.systems import Spread, Stream, System, flat_settings
+from bocl.records.relevant import relevant_settings
+from bocl.report.systems import Spread, Stream, System
 
 
 def searchers(stream: Stream, method: str = "bocl") -> list[System]:
@@ -27,7 +28,7 @@ def tested(stream: Stream) -> bool:
 
 def search_kind(system: System) -> str:
     """Return the name of a system's search."""
-    return str(flat_settings(system.headline.runs[0].config).get("search.kind"))
+    return str(relevant_settings(system.headline.runs[0].config).get("search.kind"))
 
 
 def _searched(system: System) -> list[TaskRecord]:

@@ -34,8 +34,8 @@ POSTERIOR_POINTS = 256  # of which the posterior says how likely each is the bes
 class BayesianSearch:
     """Ours: a Gaussian process on accuracy, expected improvement over integers, all earlier trials as data.
 
-    Without earlier tasks it opens with widths spread evenly over log1p(z). After that a round is chosen point by
-    point, each taken to be worth its posterior mean by the next ones, as are points that are pending.
+    Without earlier tasks it opens with a round of m widths spread evenly over log1p(z). After that a round is chosen
+    point by point, each taken to be worth its posterior mean by the next ones, as are points that are pending.
 
     - While it leans on earlier tasks, every second point is one of those spread evenly: tasks may be unlike, and
       points chosen by a wrong belief do not show that it is wrong. After that this task's own trials are enough.
@@ -59,8 +59,10 @@ class BayesianSearch:
         room = ledger.room(count)
         asked: list[Widths] = []
         model = self._model() if room else None
-        if model is not None and ledger.pending:
-            model = accuracy_model.believe(model, scale(ledger.pending, ledger.problem.bounds))
+        if model is None:
+            room = min(room, max(ledger.settings.warm_points - ledger.started, 1))
+        elif under_way := self._under_way():
+            model = accuracy_model.believe(model, scale(under_way, ledger.problem.bounds))
         while len(asked) < room:
             doubts = self._leans() and ledger.started % 2 == 1
             point = self._opening_point() if model is None or doubts else self._best_point(model)
@@ -96,12 +98,18 @@ class BayesianSearch:
         space = self._pool(None)
         some = space[:: -(-len(space) // POSTERIOR_POINTS)]
         points = np.concatenate([np.array([trial.widths for trial in self._trained()]), some])
-        gains = [self._gains.get(trial.widths, math.nan) for trial in (*ledger.problem.known, *ledger.told)]
+        gains = [self._gains.get(trial.widths, math.nan) for trial in ledger.trained]
         seed = seed_for(ledger.problem.seed, "diagnostics")
         return diagnose(model, ledger.problem, np.unique(points, axis=0), gains, seed=seed)
 
     def _trained(self) -> list[Trial]:
-        return [trial for trial in (*self._ledger.problem.known, *self._ledger.told) if not trial.failed]
+        return [trial for trial in self._ledger.trained if not trial.failed]
+
+    def _under_way(self) -> list[Widths]:
+        """Return the widths of children that are being trained, or will be with the first round."""
+        ledger = self._ledger
+        told = {trial.widths for trial in ledger.known}
+        return [*(widths for widths in ledger.problem.awaited if widths not in told), *ledger.pending]
 
     def _model(self) -> AccuracyModel | None:
         """Return the process on everything told, fitted once; None while there is too little to fit."""
@@ -140,7 +148,7 @@ class BayesianSearch:
     def _best_point(self, model: AccuracyModel) -> Widths | None:
         """Return the untried point of highest expected improvement; None where there is none, or nothing to gain."""
         ledger, problem = self._ledger, self._ledger.problem
-        known = [trial.widths for trial in self._trained()] + ledger.pending or [(0,) * len(problem.bounds)]
+        known = [trial.widths for trial in self._trained()] + self._under_way() or [(0,) * len(problem.bounds)]
         worth = self._believed_rewards(model, np.array(known))
         reference = float(worth.max())
 

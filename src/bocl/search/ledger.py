@@ -19,9 +19,10 @@ from bocl.search.stopping import trials_left
 class Ledger:
     """The state of one search.
 
+    known       trained children that are no trials of the search: those of the problem, and awaited ones when told
     told        trained children, in the order they were told
     pending     widths handed out and not told yet, in the order they were asked for
-    taken       all widths that must not be asked for again: known, told or pending
+    taken       all widths that must not be asked for again: known, awaited, told or pending
     candidates  the only widths that may be asked for, in lexicographic order; None: all that the budget allows
     """
 
@@ -30,9 +31,10 @@ class Ledger:
         check_problem(problem)
         self.problem = problem
         self.settings = settings
+        self.known: list[Trial] = list(problem.known)
         self.told: list[Trial] = []
         self.pending: list[Widths] = []
-        self.taken: set[Widths] = {trial.widths for trial in problem.known}
+        self.taken: set[Widths] = {*(trial.widths for trial in problem.known), *problem.awaited}
         self.candidates = _allowed_candidates(problem)
         self._points = listed(problem.bounds, problem.allowed) if self.candidates is None else iter(self.candidates)
         self._listed: list[Widths] = []  # as many of them as were needed to see that enough are left
@@ -41,6 +43,11 @@ class Ledger:
     def started(self) -> int:
         """Trials told or under way: the running number of the next one."""
         return len(self.told) + len(self.pending)
+
+    @property
+    def trained(self) -> list[Trial]:
+        """Every child there is an answer of, failed ones too."""
+        return [*self.known, *self.told]
 
     def room(self, count: int) -> int:
         """Return how many of ``count`` points may be handed out now."""
@@ -82,24 +89,24 @@ class Ledger:
 
     def take_in(self, trials: Sequence[Trial]) -> None:
         """Note trained children, asked for or not; a bad one among them is refused and nothing is noted."""
-        seen = {trial.widths for trial in (*self.problem.known, *self.told)}
+        seen = {trial.widths for trial in self.trained}
         for trial in trials:
             check_trial(trial, self.problem)
             if trial.widths in seen:
                 raise InputError(f"widths {trial.widths} were told already; tell every child once")
             seen.add(trial.widths)
         for trial in trials:
-            if trial.widths in self.taken:
+            if trial.widths in self.pending:
                 self.pending.remove(trial.widths)
             self.taken.add(trial.widths)
-            self.told.append(trial)
+            (self.known if trial.widths in self.problem.awaited else self.told).append(trial)
 
     def best(self) -> Widths:
         """Return the widths of the highest reward, known children included.
 
         Of equal rewards the one with fewer parameters wins, then the lexicographically smaller widths.
         """
-        children = (*self.problem.known, *self.told)
+        children = self.trained
         trained = [trial for trial in children if not trial.failed]
         if not trained:
             reason = f"all {len(children)} children failed" if children else "no child was trained yet"
@@ -143,9 +150,12 @@ def check_problem(problem: Problem) -> None:
             raise InputError(f"history[{position}] has difficulty {experience.difficulty}; NaN says it is unknown")
     for trial in problem.known:
         check_trial(trial, problem)
-    for widths in problem.candidates or ():
-        if not lies_in(widths, problem.bounds):
-            raise InputError(f"candidate {widths} is not one whole number per group within the bounds {problem.bounds}")
+    for what, points in (("candidate", problem.candidates or ()), ("awaited child", problem.awaited)):
+        for widths in points:
+            if not lies_in(widths, problem.bounds):
+                raise InputError(
+                    f"{what} {widths} is not one whole number per group within the bounds {problem.bounds}"
+                )
 
 
 def check_trial(trial: Trial, problem: Problem) -> None:

@@ -39,6 +39,7 @@ class Problem:
     budget      most parameters this task may add, all of them: shared, head, attention, norms; None is no limit
     target      accuracy that is enough: the smallest network to reach it is wanted; None prices units by penalty
     candidates  the only widths that may be asked for; None: all of the box
+    awaited     children to be trained with the first round (z = 0), and told with it: known from then on
     """
 
     bounds: Widths
@@ -51,6 +52,7 @@ class Problem:
     budget: int | None = None
     target: float | None = None
     candidates: tuple[Widths, ...] | None = None
+    awaited: tuple[Widths, ...] = ()
 
     def allowed(self, z: IntArray) -> BoolArray:
         """Return (n,): which of the widths (n, groups) the budget lets be trained."""

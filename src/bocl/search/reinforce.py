@@ -71,8 +71,9 @@ class ReinforceSearch:
 
     def _learn(self) -> None:
         """Learn from the draws whose rewards are known, batch by batch; what is left over waits."""
-        rewards = {trial.widths: trial.reward for trial in self._trained() if not trial.failed}
-        failed = {trial.widths for trial in self._trained() if trial.failed}
+        trained = self._ledger.trained
+        rewards = {trial.widths: trial.reward for trial in trained if not trial.failed}
+        failed = {trial.widths for trial in trained if trial.failed}
         known = [widths for widths in self._draws if self._trained_for(widths) in rewards]
         waiting = [widths for widths in self._draws if self._trained_for(widths) not in {*rewards, *failed}]
         batch = self.controller.settings.batch
@@ -85,6 +86,3 @@ class ReinforceSearch:
         """Return what is trained for a draw: itself, or the nearest of the only widths that may be asked for."""
         candidates = self._ledger.candidates
         return drawn if candidates is None else nearest_of([*candidates], drawn)[0]
-
-    def _trained(self) -> list[Trial]:
-        return [*self._ledger.problem.known, *self._ledger.told]
