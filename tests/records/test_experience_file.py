@@ -69,7 +69,7 @@ def test_a_run_carries_its_trials_to_another(
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert capsys.readouterr().out.startswith("5 trials of 1 task written")
+    assert capsys.readouterr().out.startswith("5 children of 1 task written")
     config = load_config("digits", [*small, f"memory={tmp_path / 'memory.json'}"])
     learner = build_method(config, build_network(config.network), "cpu")
     (task,) = learner.memory  # type: ignore[attr-defined]

@@ -24,5 +24,5 @@ def memory_command(
     if not tasks:
         raise InputError(f"no task of {', '.join(runs)} was searched, so there is nothing to remember")
     write_experience(tasks, out)
-    trials = sum(len(task.trials) for task in tasks)
-    typer.echo(f"{counted(trials, 'trial')} of {counted(len(tasks), 'task')} written to {out}")
+    children = sum(len(task.trials) for task in tasks)
+    typer.echo(f"{counted(children, 'child', 'children')} of {counted(len(tasks), 'task')} written to {out}")
