@@ -506,6 +506,22 @@ def test_validate_finds_budgets_that_cannot_be_kept(bocl):
     assert "at least" in err
 
 
+def test_a_memory_is_of_one_network_and_for_it_alone(bocl, tmp_path):
+    bocl("run", *SMALL, "--out", "runs/a")
+    bocl("run", *SMALL, "--set", "network.arguments={inputs=64, hidden=[6]}", "--out", "runs/b")
+    bocl("run", *SMALL, "--methods", "sn", "--out", "runs/c")
+    code, _, err = bocl("memory", "runs")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "a/bocl-seed0 has the hidden groups fc1, fc2, runs/b/bocl-seed0 has the hidden groups fc1: no run can" in err
+    code, _, err = bocl("memory", "runs/c")
+    assert (code, err) == (2, "bocl: no task of runs/c/sn-seed0 was searched: nothing to remember\n")
+    assert bocl("memory", "runs/b")[0] == 0
+    code, _, err = bocl("run", *SMALL, "--set", "memory=memory.json", "--out", "runs/d")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("bocl: memory memory.json is of a network with the hidden groups fc1; this one has fc1, fc2;")
+    assert not (tmp_path / "runs/d").exists()
+
+
 def test_a_memory_replaces_no_other_file(bocl, tmp_path):
     assert bocl("run", "digits", *SMALL, "--set", "recipe.epochs=1", "--out", str(tmp_path / "runs"))[0] == 0
     journal = next(tmp_path.glob("runs/*/journal.jsonl"))
