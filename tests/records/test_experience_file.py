@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, change: object, named: str
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"^memory \S+memory.json cannot be read: No such file or directory; `[^;]*$"):
         read_memory(tmp_path / "memory.json", GROUPS)
 
 

@@ -59,8 +59,9 @@ def write_memory(memory: Memory, path: Path) -> None:
 
 def read_memory(path: str | Path, groups: Sequence[str]) -> tuple[Experience, ...]:
     """Return what searches of a network with these hidden groups tried, or raise DataError; nothing is trusted."""
+    content = _bytes(path)
     try:
-        data = json.loads(_bytes(path))
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise DataError(f"memory {path} cannot be read: {error}; `bocl memory RUN -o FILE` makes one") from error
     found = data.get("format") if isinstance(data, dict) else None
