@@ -37,13 +37,30 @@ def test_a_run_tells_its_course_and_ends_with_the_closing_table(bocl, tmp_path):
     lines = err.splitlines()
     assert "bocl on permuted-digits, seed 0 → runs/digits/bocl-seed0" in lines[0]
     assert any(line.startswith("task 2/2  trial 1/5  (") for line in lines)
-    assert any(line.startswith("task 2/2  permutation 2") and "parameters" in line for line in lines)
+    (closed,) = [line for line in lines if line.startswith("task 2/2  permutation 2")]
+    told = [line.split()[3] for line in lines if line.startswith("task 2/2  trial ")]
+    assert f"parameters  {len(told)} trials" in closed, "z = 0 is trained before the search: it is no trial of it"
+    assert told[-1].split("/")[0] == str(len(told))
+    assert [row.split()[-3] for row in out.splitlines() if "permutation 2" in row] == [str(len(told))]
     again = bocl("run", *SMALL)
     assert again[1] == out, "a finished run shows its results again"
     assert bocl("show", "runs/digits")[1] == out
     code, trials, _ = bocl("show", "runs/digits", "--task", 2)
     assert trials.count("kept") == 1
     assert "difficulty M" in trials
+
+
+def test_one_of_a_kind_is_told_in_the_singular(bocl):
+    one = ("--set", "search.trials=1", "--set", "search.warm_points=0", "--set", "search.kind=random")
+    _, _, err = bocl("run", *SMALL, *one)
+    assert "  1 trial  " in err
+    _, front, _ = bocl("pareto", "runs/digits")
+    assert "of 2 children, which no other beats" in front
+    assert bocl("memory", "runs/digits")[1] == "2 children of 1 task written to memory.json\n"
+    _, valid, _ = bocl("validate", "digits", "--set", "stream.tasks=1")
+    assert "bocl on 1 task of permuted-digits" in valid
+    _, _, err = bocl("run", *SMALL, "--total-budget", 100, "--out", "b")
+    assert "and 1 more task without growing" in err
 
 
 def test_json_is_all_there_is_on_standard_output(bocl):
@@ -323,8 +340,8 @@ def test_a_torn_record_is_told_in_one_line_and_cut_when_the_run_goes_on(bocl, tm
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:30])
     line = (
-        "bocl: runs/digits/sn-seed0/journal.jsonl: its last record is unfinished; its 30 bytes are left out here, "
-        "and running it again cuts them off\n"
+        "bocl: runs/digits/sn-seed0/journal.jsonl: its last record is unfinished; 30 bytes of it left out here, "
+        "and cut off when it is run again\n"
     )
     assert bocl("show", "runs/digits") == (0, out, line)
     code, _, err = bocl("audit", "runs/digits")
@@ -418,6 +435,7 @@ def test_budget_and_target_are_short_for_settings(bocl, tmp_path):
         (("--total-budget", "-3"), "goal.total_budget is -3; it must be at least 1"),
         (("--target", "97"), "goal.target is 97.0; it must be a finite number above 0 and at most 1"),
         (("--alpha", "-1"), "reward.alpha is -1.0; it must be"),
+        (("--alpha", "0.01", "--target", "0.9"), "--alpha and --target are two ways to say what is wanted"),
     ],
 )
 def test_a_wrong_goal_is_one_line(bocl, words, message):
@@ -486,6 +504,22 @@ def test_validate_finds_budgets_that_cannot_be_kept(bocl):
     code, _, err = bocl("validate", "digits", "--methods", "all", "--set", "goal.budget=10")
     assert code == 2
     assert "at least" in err
+
+
+def test_a_memory_is_of_one_network_and_for_it_alone(bocl, tmp_path):
+    bocl("run", *SMALL, "--out", "runs/a")
+    bocl("run", *SMALL, "--set", "network.arguments={inputs=64, hidden=[6]}", "--out", "runs/b")
+    bocl("run", *SMALL, "--methods", "sn", "--out", "runs/c")
+    code, _, err = bocl("memory", "runs")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "a/bocl-seed0 has the hidden groups fc1, fc2, runs/b/bocl-seed0 has the hidden groups fc1: no run can" in err
+    code, _, err = bocl("memory", "runs/c")
+    assert (code, err) == (2, "bocl: no task of runs/c/sn-seed0 was searched: nothing to remember\n")
+    assert bocl("memory", "runs/b")[0] == 0
+    code, _, err = bocl("run", *SMALL, "--set", "memory=memory.json", "--out", "runs/d")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("bocl: memory memory.json is of a network with the hidden groups fc1; this one has fc1, fc2;")
+    assert not (tmp_path / "runs/d").exists()
 
 
 def test_a_memory_replaces_no_other_file(bocl, tmp_path):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from experiment_examples import SMALL
 
-from bocl.errors import FolderError
+from bocl.errors import DataError, FolderError
+from bocl.experiment.config import load_config
 from bocl.experiment.grid import run_grid
+from bocl.experiment.pick import pick
 from bocl.experiment.run import run
 from bocl.methods.bocl import BOCL
 from bocl.methods.registry import METHODS
 from bocl.methods.saving import load
 from bocl.methods.sn import SN
 from bocl.records.events import nobody
-from bocl.records.journal import read
+from bocl.records.experience_file import fingerprint, memory_of, write_memory
+from bocl.records.journal import BEGINNING, encode, read
 from bocl.records.summary import JOURNAL, summarise
 from bocl.tasks.permuted import PermutedStream
 
@@ -84,6 +89,58 @@ def test_a_stopped_run_ends_as_if_it_had_never_stopped(tmp_path, small, method, 
     tasks = [record for record in journal(tmp_path / "stopped") if record["kind"] == "task"]
     assert tasks == [record for record in journal(tmp_path / "whole") if record["kind"] == "task"]
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory):
+    """Return the file of what a small run tried."""
+    folder = tmp_path_factory.mktemp("before")
+    run(load_config("digits", [*SMALL, "seed=5"]), folder / "run")
+    write_memory(memory_of([summarise(folder / "run")]), folder / "memory.json")
+    return folder / "memory.json"
+
+
+def test_a_run_goes_on_from_the_memory_it_began_with_alone(tmp_path, small, memory):
+    file, folder = tmp_path / "memory.json", tmp_path / "run"
+    whole = memory.read_bytes()
+    file.write_bytes(whole)
+    config = small(f"memory={file}", "stream.tasks=3")
+    with pytest.raises(Killed):
+        run(config, folder, listen=kill_at("TaskDone", 2))
+    assert read(folder / JOURNAL)[0]["memory"] == hashlib.sha256(whole).hexdigest()
+    before = (folder / JOURNAL).read_bytes()
+    data = json.loads(whole)
+    data["tasks"][0]["trials"][1]["accuracy"] /= 2
+    file.write_text(json.dumps(data))
+    with pytest.raises(FolderError, match=r"memory.json is not the memory that .*journal.jsonl began with") as caught:
+        run(config, folder)
+    assert "\n" not in str(caught.value)
+    file.unlink()
+    with pytest.raises(DataError, match=r"memory .*memory.json cannot be read: No such file"):
+        run(config, folder)
+    assert (folder / JOURNAL).read_bytes() == before
+    task = summarise(folder).tasks[-1]
+    pick(folder, next(trial.widths for trial in task.trials if trial.widths != task.widths))  # it needs no search
+    file.write_bytes(whole)
+    assert len(run(config, folder)) == 3
+
+
+def test_a_run_begun_before_memories_were_recorded_goes_on(tmp_path, small, memory):
+    config = small(f"memory={memory}", "stream.tasks=3")
+    run(config, tmp_path / "whole")
+    with pytest.raises(Killed):
+        run(config, tmp_path / "early", listen=kill_at("TaskDone", 2))
+    path, lines, head = tmp_path / "early" / JOURNAL, b"", BEGINNING
+    for record in read(path):
+        if record["kind"] == "start":
+            del record["memory"]
+        line, head = encode(record, head)
+        lines += line
+    path.write_bytes(lines)
+    run(config, tmp_path / "early")
+    starts = [record for record in read(path) if record["kind"] == "start"]
+    assert [start.get("memory") for start in starts] == [None, fingerprint(memory)]
+    assert weights(tmp_path / "early") == weights(tmp_path / "whole")
 
 
 def test_a_finished_run_is_left_alone(tmp_path, small):

@@ -282,6 +282,9 @@ def test_a_model_that_makes_no_sense_is_refused(saved, tmp_path, method):
         lambda facts: facts["history"][0].update(best=[1]),
         lambda facts: facts["history"][0].update(trials=[5]),
         lambda facts: facts["history"][0].pop("difficulty"),
+        lambda facts: facts["history"][0]["trials"][0].update(accuracy=7.0),
+        lambda facts: facts.update(memory=[5]),
+        lambda facts: facts.update(memory=[{**facts["history"][0], "best": [1]}]),
     ],
 )
 def test_facts_of_a_growing_network_that_make_no_sense_are_refused(copy, change):
@@ -349,9 +352,11 @@ def test_what_the_caller_gives_wrong_is_not_blamed_on_the_folder(copy):
     with pytest.raises(InputError, match=r"no option 'searchr' for method 'bocl'.*did you mean 'searcher'") as caught:
         load(folder, searchr=None)
     assert not isinstance(caught.value, FolderError)
-    with pytest.raises(InputError, match="'seed': it is a setting") as caught:
+    with pytest.raises(InputError, match="'seed': it comes from the folder") as caught:
         load(folder, seed=5)
     assert not isinstance(caught.value, FolderError)
+    with pytest.raises(InputError, match="'memory': it comes from the folder"):
+        load(folder, memory=())
     with pytest.raises(InputError, match="no option 'searcher' for method 'sn'"):
         load(copy("sn"), searcher=None)
 

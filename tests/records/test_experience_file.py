@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from pathlib import Path
 
 import pytest
 
-from bocl.errors import ConfigError, InputError
-from bocl.records.experience_file import read_experience, write_experience
+from bocl.errors import InputError
+from bocl.records.experience_file import Memory, check_experience, fingerprint, read_memory, write_memory
 from bocl.records.record import Experience, Trial
 
+GROUPS = ("fc1", "fc2")
 TASKS = (
     Experience(0.1, (2, 1), (Trial((0, 0), 0.5, 0, 0.5), Trial((2, 1), 0.7, 9, 0.68))),
     Experience(math.nan, (0, 0), (Trial((0, 0), 0.5, 0, 0.5), Trial((1, 1), math.nan, 5, math.nan))),
@@ -20,8 +22,20 @@ TASKS = (
 
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "memory.json"
-    write_experience(TASKS, path)
-    assert repr(read_experience(path)) == repr(TASKS)  # NaN is equal to nothing
+    write_memory(Memory(1, TASKS, GROUPS), path)
+    assert repr(read_memory(path, GROUPS)) == repr(TASKS)  # NaN is equal to nothing
+    assert fingerprint(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_an_early_file_names_no_groups(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    write_memory(Memory(1, TASKS, GROUPS), path)
+    data = json.loads(path.read_text())
+    del data["groups"]
+    path.write_text(json.dumps(data))
+    assert len(read_memory(path, ["conv1", "fc1"])) == 2
+    with pytest.raises(InputError, match=r"task 1 of 2: widths \(2, 1\) are of a network with 2 hidden groups.* has 1"):
+        read_memory(path, ["fc1"])
 
 
 @pytest.mark.parametrize(
@@ -35,21 +49,38 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
         (lambda data: data["tasks"][0]["trials"][0].update(widths=[1.5, 0]), "widths"),
         (lambda data: data["tasks"][0]["trials"][0].update(accuracy=7.0), "accuracy 7.0"),
         (lambda data: data["tasks"][0]["trials"][0].update(accuracy="high"), "accuracy"),
+        (lambda data: data["tasks"][0]["trials"][0].update(reward=None), "widths"),
+        (lambda data: data["tasks"][1]["trials"][1].update(widths=[0, 0]), r"task 2 of 2: widths \(0, 0\) .* twice"),
+        (lambda data: data["tasks"][0]["trials"][0].update(widths=[10**400, 0]), "not numbers of units"),
+        (lambda data: data["tasks"][0].update(best=[-2, 1]), "not numbers of units"),
+        (lambda data: data["tasks"][0].update(best=[3, 1]), r"widths \(3, 1\) were kept, and never trained"),
+        (lambda data: data["tasks"][0].update(difficulty=1.5), "difficulty is 1.5"),
+        (lambda data: data["tasks"].clear(), "holds no task"),
+        (lambda data: data.update(groups=["conv1", "fc1"]), "hidden groups conv1, fc1; this one has fc1, fc2"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, change: object, named: str) -> None:
     path = tmp_path / "memory.json"
-    write_experience(TASKS, path)
+    write_memory(Memory(1, TASKS, GROUPS), path)
     data = json.loads(path.read_text())
     change(data)  # type: ignore[operator]
     path.write_text(json.dumps(data))
     with pytest.raises(InputError, match=named):
-        read_experience(path)
+        read_memory(path, GROUPS)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
-        read_experience(tmp_path / "memory.json")
+    with pytest.raises(InputError, match=r"^memory \S+memory.json cannot be read: No such file or directory; `[^;]*$"):
+        read_memory(tmp_path / "memory.json", GROUPS)
+
+
+def test_a_learner_refuses_what_no_search_tried() -> None:
+    from bocl.methods.bocl import BOCL
+    from bocl.networks.architectures import mlp
+
+    with pytest.raises(InputError, match=r"memory, task 1 of 2: .* 2 hidden groups; this one has 1"):
+        BOCL(mlp(8, [4]), memory=TASKS)
+    check_experience([Experience(0.1, (2, 1), ())], 2, "memory")  # the paper's memory holds no trials
 
 
 def test_a_run_carries_its_trials_to_another(
@@ -69,7 +100,7 @@ def test_a_run_carries_its_trials_to_another(
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert capsys.readouterr().out.startswith("5 trials of 1 task written")
+    assert capsys.readouterr().out.startswith("5 children of 1 task written")
     config = load_config("digits", [*small, f"memory={tmp_path / 'memory.json'}"])
     learner = build_method(config, build_network(config.network), "cpu")
     (task,) = learner.memory  # type: ignore[attr-defined]
@@ -89,5 +120,5 @@ def test_a_run_carries_its_trials_to_another(
         learner.learn(stream[1])
     assert given == [(task,)]
     other = load_config("digits", [f"memory={tmp_path / 'memory.json'}", "network.arguments.hidden=[8]"])
-    with pytest.raises(ConfigError, match="2 hidden groups; this one has 1"):
+    with pytest.raises(InputError, match="hidden groups fc1, fc2; this one has fc1; take"):
         build_method(other, build_network(other.network), "cpu")

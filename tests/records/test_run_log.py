@@ -82,6 +82,9 @@ def test_a_whole_run_is_read():
     log = read_all(WHOLE)
     assert [len(part) for part in (log.starts, log.tasks, log.proofs, log.rounds[1])] == [2, 2, 2, 2]
     assert log.halvings == {(1, 2): 2}
+    assert log.memory == "", "early records are without"
+    later = {**START, "memory": HASH}
+    assert read_all([*WHOLE[:3], later, *WHOLE[4:]]).memory == HASH
     assert log.tasks[0].trials[0].failed
     assert log.tasks[0].difficulty != log.tasks[0].difficulty
 
@@ -129,6 +132,8 @@ CHANGES = [
     (without(0, "config"), 1, "config: required key is missing"),
     (without(0, "digest"), 1, "digest: required key is missing"),
     (without(0, "format"), 1, "it has format None"),
+    (put(0, "memory", "x"), 1, "its memory is not a sha256"),
+    (lambda records: [records[at].update(memory=64 * str(at)) for at in (0, 3)], 4, "different memories"),
     (put(0, "format", 3), 1, "it has format 3; this version of bocl reads format 2"),
     (put(0, "config", {}), 1, "config.method"),
     (put(0, "config", "seed", "0"), 1, "config.seed"),

@@ -38,7 +38,7 @@ def test_searches_show_every_child_that_was_trained_and_ring_the_kept_one():
     trials = [a_trial((0, 0), 0.5, 10), a_trial((2, 2), 0.75, 20), a_trial((9, 9), math.nan, 30)]
     plots = searches(a_run(tasks=3, trials=trials), "x")
     assert [plot.name for plot in plots] == ["x-search-02", "x-search-03"]
-    assert plots[0].title == "task 2: 3 trials, kept 2, 2"
+    assert plots[0].title == "task 2: 2 trials, kept 2, 2"
     assert plots[0].y_range == (0.5, 0.75)
     line, tried = plots[0].series
     assert [(point.x, point.y, point.ringed) for point in tried.points] == [(10, 0.5, False), (20, 0.75, True)]

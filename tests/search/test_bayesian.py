@@ -124,6 +124,29 @@ def test_it_ends_when_nothing_is_to_be_gained_but_not_before_three_trials() -> N
     assert 3 < tried[1e-3] < 15
 
 
+def test_a_target_near_1_is_searched_for_like_any_other() -> None:
+    """All accuracies and the target are moved by as much: where they lie is no reason to end a search early."""
+
+    def searched(target: float) -> tuple[list[list[Widths]], Widths]:
+        wanted = replace(problem(), target=target)
+
+        def child(widths: Widths) -> Trial:
+            accuracy = min(trial(widths).accuracy - 0.6 + target, target + 0.001)  # at 0.999 no child errs on a sample
+            reward = float(wanted.reward(np.array([accuracy]), np.array([widths]))[0])
+            return Trial(widths, accuracy, 10 * sum(widths), reward)
+
+        search = BayesianSearch(replace(wanted, known=(child(ZERO),)), settings(least_gain=1e-3))
+        rounds = []
+        while points := search.ask(4):
+            rounds.append(points)
+            search.tell([child(point) for point in points])
+        return rounds, search.best()
+
+    rounds, best = searched(0.6)
+    assert len(rounds) > 1
+    assert (rounds, best) == searched(0.999)
+
+
 def test_no_more_than_the_budget_is_asked_for() -> None:
     cheap = replace(problem((30,) * 4), budget=120)  # at most 12 units
     searcher = BayesianSearch(cheap, settings())

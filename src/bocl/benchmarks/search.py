@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,18 +52,6 @@ class Standing:
     regret: tuple[float, ...]
     spread: tuple[float, ...]
     limit: float
-
-    def describe(self) -> str:
-        """Say it in one line."""
-        after = "  ".join(
-            f"{100 * self.regret[at]:.2f} ± {100 * self.spread[at]:.2f} after {at}"
-            for at in (5, 10, 20, 30)
-            if at < len(self.regret)
-        )
-        return (
-            f"{self.searcher:16} α {self.alpha:g}  {_number(self.trials)} trials  {_number(self.rounds)} rounds  "
-            f"regret in points {after}"
-        )
 
 
 def streams_of(table: TrialTable | None, alpha: float) -> Streams:
@@ -162,7 +149,3 @@ def _standing(name: str, alpha: float, done: Sequence[Replay], trials: int) -> S
         tuple(stdev(after) if len(done) > 1 else 0.0 for after in curves),
         fmean(one.limit for one in done),
     )
-
-
-def _number(value: float) -> str:
-    return f"{value:4.1f}" if math.isfinite(value) else "   ∞"

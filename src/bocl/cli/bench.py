@@ -27,6 +27,7 @@ def bench_command(
     from bocl.benchmarks.speed import CHILDREN, measure
     from bocl.benchmarks.speed import as_json as rows_as_json
     from bocl.benchmarks.whole_run import measure_run
+    from bocl.checks import counted
     from bocl.experiment.config import load_config
     from bocl.records.journal import to_json
     from bocl.training.device import resolve_device
@@ -38,7 +39,7 @@ def bench_command(
     def tell(row: Any) -> None:
         if not as_json:
             typer.echo(
-                f"{row.network:6} {row.mode:6} {row.children:3} children  "
+                f"{row.network:6} {row.mode:6} {counted(row.children, 'child', 'children'):>12}  "
                 f"{1e3 * row.seconds_per_child_epoch:10.2f} ms per child and epoch  "
                 f"{row.samples_per_second:12,.0f} samples/s  {row.speedup_over_plain:7.2f} x plain"
             )

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from bocl.benchmarks.search import Standing
+
+AFTER = (5, 10, 20, 30)  # trials: where regret is told
 
 
 def bench_search_command(
@@ -27,7 +33,7 @@ def bench_search_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the standings as JSON.")] = False,
 ) -> None:
     """Compare searchers by replay on a table of real trials, or on simulated tasks."""
-    from bocl.benchmarks.search import Standing, compare, contestants, streams_of, suggestion_milliseconds
+    from bocl.benchmarks.search import compare, contestants, streams_of, suggestion_milliseconds
     from bocl.benchmarks.trial_table import read_table
     from bocl.cli.regret_figure import draw_regret
     from bocl.experiment.store import versions
@@ -35,21 +41,27 @@ def bench_search_command(
     read = None if table is None else read_table(table)
     chosen = contestants(None if searchers is None else searchers.split(","), round_size=round_size)
     standings: list[Standing] = []
+
+    def tell(line: str) -> None:
+        if not as_json:
+            typer.echo(line)
+
     for alpha in _alphas(alphas):
+        tell(_heading(alpha, trials))
         standings += compare(
             streams_of(read, alpha),
             chosen,
             alpha=alpha,
             replays=replays,
             trials=trials,
-            tell=lambda standing: None if as_json else typer.echo(standing.describe()),
+            tell=lambda standing: tell(_row(standing)),
         )
+        limit = 100 * standings[-1].limit
+        tell(f"to know every validation accuracy would leave {limit:.2f} points of regret\n")
     if figure is not None:
         draw_regret(standings, figure)
     milliseconds = suggestion_milliseconds()
     if not as_json:
-        for alpha, limit in {standing.alpha: standing.limit for standing in standings}.items():
-            typer.echo(f"α {alpha:g}: to know every validation accuracy would leave {100 * limit:.2f} points of regret")
         typer.echo(f"one suggested point of a round of 8 takes our search {milliseconds:.0f} ms at 200 trials")
         return
     about = {
@@ -97,6 +109,25 @@ def bench_table_command(
         data=data,
         tell=keep,
     )
+
+
+def _heading(alpha: float, trials: int) -> str:
+    """Return what stands above the rows of one α."""
+    after = "".join(f"{f'after {at}':>15}" for at in AFTER if at <= trials)
+    return (
+        f"α {alpha:g}: trials and rounds until as good as the best (median); regret in points (mean ± sd)\n"
+        f"{'searcher':12}{'trials':>8}{'rounds':>8}{after}"
+    )
+
+
+def _row(standing: Standing) -> str:
+    """Return one searcher's row."""
+    trials = len(standing.regret) - 1
+    found = math.isfinite(standing.trials)
+    numbers = (f"{standing.trials:.1f}", f"{standing.rounds:.1f}") if found else (f"> {trials}", "")
+    figures = [f"{100 * mean:.2f} ± {100 * sd:5.2f}" for mean, sd in zip(standing.regret, standing.spread, strict=True)]
+    after = "".join(f"{figures[at]:>15}" for at in AFTER if at <= trials)
+    return f"{standing.searcher:12}{numbers[0]:>8}{numbers[1]:>8}{after}"
 
 
 def _alphas(text: str) -> list[float]:

@@ -113,7 +113,8 @@ class _RunDisplay:
             case EpochDone():
                 self.epoch = event
             case OutOfMemory():
-                self.display.say(f"out of memory: going on with {event.children_at_once} children at once")
+                children = counted(event.children_at_once, "child", "children")
+                self.display.say(f"out of memory: going on with {children} at once")
             case TrialDone():
                 self._trial(event)
             case TaskDone():
@@ -147,7 +148,7 @@ class _RunDisplay:
     def _task(self, record: TaskRecord) -> None:
         self.done.append(record)
         added = sum(record.parameters.values())
-        trials = f"  {len(record.trials)} trials" if record.trials else ""
+        trials = f"  {counted(record.searched, 'trial')}" if record.trials else ""
         if self.told:
             self.display.say(
                 f"{self._task_number()}  {record.name}  {_widths(record.widths)}  "

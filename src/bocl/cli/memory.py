@@ -14,15 +14,12 @@ def memory_command(
 ) -> None:
     """Write every trial of runs to a file that another run starts from: `bocl run … --set memory=FILE`."""
     from bocl.checks import counted
-    from bocl.errors import InputError
-    from bocl.records.experience_file import experience_of, write_experience
+    from bocl.records.experience_file import memory_of, write_memory
     from bocl.records.files import check_place
     from bocl.records.summary import summarise_all
 
     check_place(out, b'{"format":', "memory of bocl")
-    tasks = experience_of(summarise_all(runs))
-    if not tasks:
-        raise InputError(f"no task of {', '.join(runs)} was searched, so there is nothing to remember")
-    write_experience(tasks, out)
-    trials = sum(len(task.trials) for task in tasks)
-    typer.echo(f"{counted(trials, 'trial')} of {counted(len(tasks), 'task')} written to {out}")
+    memory = memory_of(summarise_all(runs))
+    write_memory(memory, out)
+    children = counted(sum(len(task.trials) for task in memory.tasks), "child", "children")
+    typer.echo(f"{children} of {counted(len(memory.tasks), 'task')} written to {out}")

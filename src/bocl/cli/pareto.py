@@ -101,7 +101,8 @@ def _print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
     console = make_console()
     trained = [trial for trial in record.trials if not trial.failed]
     console.print(escape(f"{summary.folder}: trials of task {record.index + 1}, {record.name}"), soft_wrap=True)
-    console.print(f"[dim]{len(best)} of {counted(len(trained), 'trial')} are on the front: no other beats them[/dim]\n")
+    children = counted(len(trained), "child", "children")
+    console.print(f"[dim]front: {len(best)} of {children}, which no other beats[/dim]\n")
     for line in _plot(trained, record, chosen):
         console.print(Text(line))
     console.print()

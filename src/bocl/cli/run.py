@@ -41,10 +41,13 @@ def run_command(
     from bocl.checks import counted
     from bocl.cli.display import Display
     from bocl.cli.tables import print_runs
+    from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
 
+    if alpha is not None and target is not None:
+        raise InputError("--alpha and --target are two ways to say what is wanted: give one of them")
     short = {
         "reward.alpha": alpha,
         "goal.budget": budget,

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bocl.checks import counted
 from bocl.cli.comparison import print_comparison
 from bocl.records.summary import RunSummary, journal_of, searched_task
 from bocl.records.wording import duration, percent, points, widths_text
@@ -25,9 +26,9 @@ def make_console() -> Console:
 def tell_torn(folder: Path, bytes_left_out: int) -> None:
     """Say on standard error that a journal ends in a record which is not whole; say nothing where all are."""
     if bytes_left_out:
+        left_out = f"{counted(bytes_left_out, 'byte')} of it left out here, and cut off when it is run again"
         typer.echo(
-            f"bocl: {journal_of(folder)}: its last record is unfinished; its {bytes_left_out} bytes are left out here, "
-            "and running it again cuts them off",
+            f"bocl: {journal_of(folder)}: its last record is unfinished; {left_out}",
             err=True,
         )
 
@@ -83,7 +84,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
             percent(task.row[-1]),
             percent(now),
             f"+{sum(task.parameters.values()):,}",
-            str(len(task.trials) or ""),
+            str(task.searched) if task.trials else "",
             duration(task.seconds),
         )
     figures = summary.figures()
@@ -105,6 +106,8 @@ def _print_run(console: Console, summary: RunSummary) -> None:
         closing.add_row("kept beside them", f"{figures['memory']:,} numbers")
     closing.add_row("time", duration(figures["seconds"]))
     if not summary.finished:
-        closing.add_row("unfinished", f"{len(summary.tasks)} of {summary.wanted} tasks; run it again to resume")
+        closing.add_row(
+            "unfinished", f"{len(summary.tasks)} of {counted(summary.wanted, 'task')}; run it again to resume"
+        )
     closing.add_row("folder", escape(str(summary.folder)))
     console.print(closing)

@@ -17,6 +17,7 @@ def validate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole config as JSON, of each method.")] = False,
 ) -> None:
     """Check a config: every key and value, and that its network can be traced and grown by every method named."""
+    from bocl.checks import counted
     from bocl.experiment.build import build_method, build_network, build_stream
     from bocl.experiment.grid import plan
     from bocl.methods.checks import check_task
@@ -45,5 +46,6 @@ def validate_command(
         return
     widths = ", ".join(f"{group.name} {group.width}" for group in graph.groups)
     named = ", ".join(each.method for each in configs)
-    typer.echo(f"{source} is valid: {named} on {config.stream.tasks} tasks of {config.stream.name}")
+    tasks = counted(config.stream.tasks, "task")
+    typer.echo(f"{source} is valid: {named} on {tasks} of {config.stream.name}")
     typer.echo(f"network {config.network.build}: hidden groups {widths}")

@@ -27,7 +27,7 @@ from bocl.methods.sn import SN
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.graph import Graph
 from bocl.networks.trace import trace
-from bocl.records.experience_file import read_experience
+from bocl.records.experience_file import read_memory
 from bocl.seeding import seed_for
 from bocl.tasks.files import search_folders
 from bocl.tasks.streams import STREAMS
@@ -79,7 +79,8 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
     goal: dict[str, Any] = {"goal": config.goal, "tasks": config.stream.tasks}
     match config.method:
         case "bocl":
-            memory = () if config.memory is None else read_experience(config.memory)
+            groups = [group.name for group in graph.groups]
+            memory = () if config.memory is None else read_memory(config.memory, groups)
             searched: dict[str, Any] = {"search": config.search, "reward": config.reward, "memory": memory}
             return BOCL(graph, growth=config.growth, **searched, **goal, **common)
         case "rcl":

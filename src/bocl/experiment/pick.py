@@ -75,7 +75,7 @@ def pick(
             stored=sum(method.parameters().values()),
             attention=mean_gates(method, before.index, validation[-1]),
         )
-        begin_session(store, config, method, stream)
+        begin_session(store, config, method, stream, memory=store.log.memory)
         store.pick(record, method, make_canaries(method, tasks[-1], before.index))
         return Picked(before, store.finished[-1])
 

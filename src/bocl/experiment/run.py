@@ -23,6 +23,7 @@ from bocl.methods.method import KeepsToBudget, Learned, Method, take_memory
 from bocl.methods.rounds import TrainsInRounds
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
+from bocl.records.experience_file import fingerprint
 from bocl.records.record import TaskRecord
 from bocl.tasks.task import TaskStream
 from bocl.training.batches import DeviceSplit, to_device
@@ -63,8 +64,14 @@ def run(
                 f"{store.log.path} was made from other data than what is found now; give the data with --data, "
                 "or another folder with --out"
             )
+        started_from = fingerprint(config.memory) if config.memory and config.method == "bocl" else ""
+        if store.log.memory not in ("", started_from):
+            raise FolderError(
+                f"{config.memory} is not the memory that {store.log.path} began with: its sha256 is another; give that "
+                "file back, or another folder with --out"
+            )
         store.restore(method)
-        begin_session(store, config, method, stream, at_once=at_once)
+        begin_session(store, config, method, stream, memory=started_from, at_once=at_once)
         before = [stream[index] for index in range(len(store.finished))]
         if isinstance(method, Joint):
             method.recall(before)
@@ -113,10 +120,13 @@ def run(
         return store.finished
 
 
-def begin_session(store: RunStore, config: Config, method: Method, stream: TaskStream, *, at_once: int = 1) -> None:
+def begin_session(
+    store: RunStore, config: Config, method: Method, stream: TaskStream, *, memory: str, at_once: int = 1
+) -> None:
     """Record what a session is going to work on, and where."""
     about = {
         "data": stream.fingerprint(),
+        "memory": memory,
         "machine": machine(method.device),
         "at_once": at_once,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

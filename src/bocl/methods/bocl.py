@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import counted, instance, whole
+from bocl.checks import instance, whole
 from bocl.errors import ConfigError
 from bocl.methods.budget import GoalSettings, check_affordable, task_budget
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
@@ -29,6 +29,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSettings, count_tensors
 from bocl.records.events import Listener, RoundStarted, nobody
+from bocl.records.experience_file import check_experience
 from bocl.records.journal import to_json
 from bocl.records.record import Experience, experience_from
 from bocl.search.searchers import make_searcher
@@ -82,7 +83,8 @@ class BOCL:
         self.recipe = instance("recipe", recipe, Recipe)
         self.seed = whole()("seed", seed)
         self.searcher = _callable(searcher)
-        self.memory = _of_this_shape(memory, len(self.graph.groups))
+        self.memory = tuple(instance("memory", task, Experience) for task in memory)
+        check_experience(self.memory, len(self.graph.groups), "memory")
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
         self.history: list[Experience] = []  # of every task but the first
@@ -178,28 +180,21 @@ class BOCL:
 
     def state(self) -> State:
         """Return what has been learnt."""
-        history = to_json([asdict(entry) for entry in self.history], "history")
-        return growing_state(self.network, self.seen, history=history)
+        history, memory = (
+            to_json([asdict(entry) for entry in entries], "history") for entries in (self.history, self.memory)
+        )
+        return growing_state(self.network, self.seen, history=history, memory=memory)
 
     def restore(self, state: State) -> None:
         """Take back what ``state`` returned."""
         self.seen = restore_growing(self.network, state)
         self.history = [experience_from(entry) for entry in state.facts["history"]]
+        if remembered := state.facts.get("memory"):  # early saves are without: what this one was made with stays
+            self.memory = tuple(experience_from(entry) for entry in remembered)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder of its own; ``bocl.load`` rebuilds it from there."""
         save(self, folder)
-
-
-def _of_this_shape(memory: Sequence[Experience], groups: int) -> tuple[Experience, ...]:
-    """Refuse what searches of a network with other hidden groups tried."""
-    for task in memory:
-        if len(instance("memory", task, Experience).best) != groups:
-            raise ConfigError(
-                f"memory is of a network with {counted(len(task.best), 'hidden group')}; this one has {groups}; "
-                "take the memory of runs with the same network"
-            )
-    return tuple(memory)
 
 
 def _callable(searcher: Any) -> SearcherFactory:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bocl.checks import number, optional, settle, whole
+from bocl.checks import counted, number, optional, settle, whole
 from bocl.errors import ConfigError
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
@@ -62,7 +62,7 @@ def check_affordable(network: ExpandableNetwork, goal: GoalSettings, classes: in
         raise ConfigError(
             f"goal.total_budget is {goal.total_budget:,}, but "
             + ("what is stored, " if network.tasks else "the base network, ")
-            + f"and {later} more tasks without growing, take {least:,} parameters; give at least {least:,}"
+            + f"and {counted(later, 'more task')} without growing, take {least:,} parameters; give at least {least:,}"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, optional, per_group, whole
+from bocl.checks import counted, instance, optional, per_group, whole
 from bocl.checks import widths as units
 from bocl.errors import ConfigError
 from bocl.methods.budget import MOST_BUDGET, most_units
@@ -105,9 +105,10 @@ class Fixed:
             left, tasks = self.budget - sum(self.parameters().values()), max(self.tasks - len(self.seen), 1)
             k = most_units(self.network, self._shape, classes, tasks=tasks, left=left)
             if k < 0:
+                every = counted(max(self.tasks, len(self.seen) + 1), "task")
                 raise ConfigError(
                     f"fixed.budget is {self.budget:,}, which the base network, and attention and a head for each of "
-                    f"{max(self.tasks, len(self.seen) + 1)} tasks, exceed; give a larger budget or a smaller network"
+                    f"{every}, exceed; give a larger budget or a smaller network"
                 )
             if len(self.seen) > 1:  # what rounding left over does not make later tasks larger than earlier ones
                 k = min(k, max(self.network.growths[-1].widths))

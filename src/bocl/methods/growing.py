@@ -12,6 +12,7 @@ from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, shapes
+from bocl.records.experience_file import check_experience
 from bocl.records.record import Experience
 from bocl.settings import parse_value
 from bocl.training.batches import DeviceTask
@@ -67,12 +68,20 @@ def growths_from(graph: Graph, settings: GrowthSettings, state: State) -> list[G
 
 def check_history(history: object, tasks: int, graph: Graph) -> None:
     """Refuse what is not the saved history of a search for every task but the first."""
-    entries: tuple[Experience, ...] = parse_value(tuple[Experience, ...], history, "facts.history")
+    entries = _experience(history, graph, "facts.history")
     if len(entries) != max(tasks - 1, 0):
         raise NetworkError(f"facts.history has {len(entries)} entries; {tasks} tasks leave {max(tasks - 1, 0)}")
-    for index, entry in enumerate(entries):
-        for widths in (entry.best, *(trial.widths for trial in entry.trials)):
-            _check_widths(widths, graph, f"facts.history[{index}]")
+
+
+def check_memory(memory: object, graph: Graph) -> None:
+    """Refuse what is not the saved memory of searches of other runs."""
+    _experience(memory, graph, "facts.memory")
+
+
+def _experience(saved: object, graph: Graph, name: str) -> tuple[Experience, ...]:
+    entries: tuple[Experience, ...] = parse_value(tuple[Experience, ...], saved, name)
+    check_experience(entries, len(graph.groups), name)
+    return entries
 
 
 def _check_widths(widths: Widths, graph: Graph, where: str) -> None:

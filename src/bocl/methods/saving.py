@@ -22,7 +22,7 @@ import torch
 
 from bocl.errors import DamagedError, FolderError, InputError, NetworkError, WorkError, did_you_mean
 from bocl.methods.checks import Seen
-from bocl.methods.growing import check_history, growths_from
+from bocl.methods.growing import check_history, check_memory, growths_from
 from bocl.methods.method import Method, State, take_memory
 from bocl.methods.tensor_files import pack, unpack
 from bocl.networks.check import check_graph, check_takes, check_tensors, plain_shapes
@@ -43,7 +43,8 @@ FORMAT = 1
 MOST_BYTES = 1 << 28  # of model.json, which holds no weights
 _FILE = "model.json"
 _PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
-_NOT_SETTINGS = ("device", "searcher", "memory")
+_NOT_SAVED = ("device", "searcher")
+_NOT_SETTINGS = (*_NOT_SAVED, "memory")  # which is among the facts
 _UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)\.partial")
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 
@@ -132,7 +133,7 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     """Rebuild a learner from its folder alone; it predicts the same bits and can go on learning.
 
     folder   of ``save``, or of a run, whose last checkpoint is taken
-    options  what a save cannot hold, such as BOCL's ``searcher`` and ``memory``
+    options  what a save cannot hold, such as BOCL's ``searcher``
     """
     from bocl.methods.registry import METHODS
 
@@ -274,6 +275,7 @@ def _check_state(method: Method, state: State) -> None:
     remembers = getattr(method, "remembers", None)
     if remembers is not None:
         check_history(state.facts["history"], len(seen) if remembers else 0, method.graph)
+        check_memory(state.facts.get("memory", []), method.graph)
     if isinstance(network, ExpandableNetwork):
         growths_from(network.graph, network.settings, state)
         return
@@ -357,9 +359,9 @@ def _settings_in(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_options(kind: type[Any], options: Mapping[str, Any]) -> None:
     """Refuse an option of ``load`` that the method does not take, or that its folder holds."""
-    known = [name for name in _keywords(kind) if name in _NOT_SETTINGS]
+    known = [name for name in _keywords(kind) if name in _NOT_SAVED]
     for name in options:
-        if name in _settings(kind):
-            raise InputError(f"load() takes no option '{name}': it is a setting, and comes from the folder")
+        if name in _keywords(kind) and name not in known:
+            raise InputError(f"load() takes no option '{name}': it comes from the folder")
         if name not in known:
             raise InputError(f"load() has no option '{name}' for method '{kind.name}'" + did_you_mean(name, known))

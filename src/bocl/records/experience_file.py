@@ -1,64 +1,123 @@
 """memory.json: what searches of finished tasks tried, carried from one run to another.
 
-{"format": 1, "tasks": [{"difficulty": …, "best": z, "trials": [{"widths", "accuracy", "parameters", "reward"} …]} …]}
+{"format": 1, "groups": ["fc1", …], "tasks": [{"difficulty": …, "best": z, "trials": [{"widths", "accuracy", …} …]} …]}
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bocl.errors import DataError
-from bocl.records.files import write_whole
+from bocl.checks import counted, shown
+from bocl.errors import DataError, InputError
+from bocl.records.files import open_file, write_whole
 from bocl.records.journal import to_json
-from bocl.records.record import Experience
+from bocl.records.record import Experience, Widths
 from bocl.records.summary import RunSummary
 from bocl.settings import parse_value
 
 FORMAT = 1
+MOST_WIDTH = 10**9  # far beyond any network
 
 
-def experience_of(runs: Sequence[RunSummary]) -> list[Experience]:
-    """Return what the searches of runs tried, task by task in the order of the runs."""
-    return [Experience(task.difficulty, task.widths, task.trials) for run in runs for task in run.tasks if task.trials]
+@dataclass(frozen=True)
+class Memory:
+    """What the file holds.
+
+    groups  names of the hidden groups of the network that was searched; none in early files
+    tasks   what the search of each tried
+    """
+
+    format: int
+    tasks: tuple[Experience, ...]
+    groups: tuple[str, ...] = ()
 
 
-def write_experience(tasks: Sequence[Experience], path: Path) -> None:
-    """Write experience as JSON."""
-    content = to_json({"format": FORMAT, "tasks": [asdict(task) for task in tasks]}, "memory")
+def memory_of(runs: Sequence[RunSummary]) -> Memory:
+    """Return what the searches of runs tried, task by task in the order of the runs, which share a network."""
+    searched = [run for run in runs if any(task.trials for task in run.tasks)]
+    if not searched:
+        raise InputError(f"no task of {', '.join(str(run.folder) for run in runs)} was searched: nothing to remember")
+    first = searched[0]
+    for run in searched:
+        if run.groups != first.groups:
+            names = [f"{one.folder} has the hidden groups {', '.join(one.groups)}" for one in (first, run)]
+            raise InputError(f"{', '.join(names)}: no run can start from both; give runs of one network")
+    tasks = [Experience(task.difficulty, task.widths, task.trials) for run in searched for task in run.tasks]
+    return Memory(FORMAT, tuple(task for task in tasks if task.trials), first.groups)
+
+
+def write_memory(memory: Memory, path: Path) -> None:
+    """Write a memory as JSON."""
+    content = to_json(asdict(memory), "memory")
     write_whole(path, f"{json.dumps(content, separators=(',', ':'))}\n".encode())
 
 
-def read_experience(path: str | Path) -> tuple[Experience, ...]:
-    """Read experience, or raise DataError saying what is wrong with it; nothing in the file is trusted."""
+def read_memory(path: str | Path, groups: Sequence[str]) -> tuple[Experience, ...]:
+    """Return what searches of a network with these hidden groups tried, or raise DataError; nothing is trusted."""
+    content = _bytes(path)
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise DataError(f"memory {path} cannot be read: {error}; `bocl memory RUN -o FILE` makes one") from error
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
         raise DataError(f"memory {path} has format {found!r}; this version reads {FORMAT}: `bocl memory RUN -o FILE`")
-    memory: _Memory = parse_value(_Memory, data, f"memory {path}")
-    for task in memory.tasks:
-        _check(task, path)
+    memory: Memory = parse_value(Memory, data, f"memory {path}")
+    if not memory.tasks:
+        raise DataError(f"memory {path} holds no task: `bocl memory RUN -o FILE`")
+    if memory.groups and memory.groups != tuple(groups):
+        raise DataError(
+            f"memory {path} is of a network with the hidden groups {', '.join(memory.groups)}; this one has "
+            f"{', '.join(groups)}; take the memory of runs with the same network"
+        )
+    check_experience(memory.tasks, len(groups), f"memory {path}")
     return memory.tasks
 
 
-@dataclass(frozen=True)
-class _Memory:
-    """What the file holds."""
-
-    format: int
-    tasks: tuple[Experience, ...]
+def fingerprint(path: str | Path) -> str:
+    """Return the sha256 of a memory's file, as sha256sum tells it."""
+    return hashlib.sha256(_bytes(path)).hexdigest()
 
 
-def _check(task: Experience, path: str | Path) -> None:
-    """Refuse widths that no network has, and accuracies that no child has."""
-    for trial in task.trials:
-        if len(trial.widths) != len(task.best) or min(trial.widths, default=-1) < 0:
-            raise DataError(f"memory {path}: widths {trial.widths} are not one number, 0 or more, per hidden group")
-        if not trial.failed and not (0 <= trial.accuracy <= 1 and math.isfinite(trial.reward)):
-            raise DataError(f"memory {path}: widths {trial.widths} have accuracy {trial.accuracy}; it lies in 0 … 1")
+def check_experience(tasks: Sequence[Experience], groups: int, source: str) -> None:
+    """Refuse widths that no network of so many hidden groups has, and figures that no search came to."""
+    for number, task in enumerate(tasks, start=1):
+        where = f"{source}, task {number} of {len(tasks)}"
+        tried = [trial.widths for trial in task.trials]
+        for widths in (task.best, *tried):
+            _check_widths(widths, groups, where)
+        if len(set(tried)) < len(tried):
+            twice = next(widths for widths in tried if tried.count(widths) > 1)
+            raise DataError(f"{where}: widths {twice} are there twice; every child is trained once")
+        if tried and task.best not in tried:
+            raise DataError(f"{where}: widths {task.best} were kept, and never trained")
+        if abs(task.difficulty) > 1:  # NaN is one that was not measured
+            raise DataError(f"{where}: difficulty is {task.difficulty}; a difference of accuracies lies in -1 … 1")
+        for trial in task.trials:
+            if not trial.failed and not (0 <= trial.accuracy <= 1 and math.isfinite(trial.reward)):
+                raise DataError(f"{where}: widths {trial.widths} have accuracy {trial.accuracy}; it lies in 0 … 1")
+
+
+def _check_widths(widths: Widths, groups: int, where: str) -> None:
+    if len(widths) != groups:
+        theirs = counted(len(widths), "hidden group")
+        raise DataError(
+            f"{where}: widths {shown(widths)} are of a network with {theirs}; this one has {groups}; "
+            "take the memory of runs with the same network"
+        )
+    if not all(0 <= width <= MOST_WIDTH for width in widths):
+        raise DataError(f"{where}: widths {shown(widths)} are not numbers of units, 0 or more")
+
+
+def _bytes(path: str | Path) -> bytes:
+    try:
+        with open_file(Path(path)) as file:
+            return file.read()
+    except (OSError, ValueError) as error:  # a name with a null character is a ValueError
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"memory {path} cannot be read: {reason}; `bocl memory RUN -o FILE` makes one") from error

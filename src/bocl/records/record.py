@@ -113,6 +113,11 @@ class TaskRecord:
     diagnostics: Diagnostics | None = None
     bests: tuple[tuple[int, float], ...] = ()
 
+    @property
+    def searched(self) -> int:
+        """How many children its search asked for: all trials but z = 0, trial 0, which is trained before."""
+        return max(len(self.trials) - 1, 0)
+
 
 @dataclass(frozen=True)
 class PickRecord:

@@ -1,6 +1,6 @@
 """A run's journal as typed records: read in one place, every field checked, in an order that can have happened.
 
-    start           a session began: settings, versions, machine, data
+    start           a session began: settings, versions, machine, data, memory of other runs
     out-of-memory   a round goes on with fewer children at once
     round           children were trained; their file is there
     task            a task is finished; its checkpoint is there
@@ -57,6 +57,7 @@ class Start:
     groups    names of the hidden groups, in the order of widths
     versions  of bocl, its commit, Python and the libraries
     data      fingerprint of the data
+    memory    sha256 of the file its searches start from; "" without one, and in early records
     machine   device, its name, system, threads
     at_once   how many runs shared the device: of more than one, times are not a run's own
     time      when it began, for people
@@ -71,6 +72,7 @@ class Start:
     machine: dict[str, Any]
     at_once: int
     time: str
+    memory: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,11 @@ class RunLog:
         for record in records:
             log.take(record)
         return log
+
+    @property
+    def memory(self) -> str:
+        """The sha256 of the file its searches start from; "" where none is recorded."""
+        return max((start.memory for start in self.starts), default="")
 
     @property
     def checkpoint(self) -> str:
@@ -158,6 +165,9 @@ class RunLog:
         _require(same, "the sessions have different settings")
         _require(all(start.data == other.data for other in self.starts), "the sessions ran on different data")
         _require(all(start.groups == other.groups for other in self.starts), "the sessions have different networks")
+        _require(not start.memory or bool(_SHA256.fullmatch(start.memory)), "its memory is not a sha256")
+        known = {other.memory for other in (*self.starts, start)} - {""}
+        _require(len(known) <= 1, "the sessions searched from different memories")
         self.starts.append(start)
 
     def _round(self, entry: RoundRecord) -> None:

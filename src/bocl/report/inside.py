@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from bocl.checks import counted
 from bocl.records.pareto import front
 from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
@@ -81,7 +82,7 @@ def _search(run: RunSummary, task: TaskRecord, name: str, y_range: tuple[float, 
     best = [Point(trial.parameters, trial.accuracy) for trial in front(task.trials)]
     return Plot(
         name,
-        f"task {task.index + 1}: {len(task.trials)} trials, kept {widths_text(task.widths)}",
+        f"task {task.index + 1}: {counted(task.searched, 'trial')}, kept {widths_text(task.widths)}",
         Axis("parameters added", "count"),
         by_errors(Axis("validation (%)", "percent"), y_range or ()),
         (
@@ -104,7 +105,7 @@ def task_rows(run: RunSummary) -> tuple[tuple[str, ...], ...]:
             percent(task.row[-1]),
             percent(now),
             f"{sum(task.parameters.values()):+,}",
-            str(len(task.trials) or ""),
+            str(task.searched) if task.trials else "",
             "" if math.isnan(task.difficulty) else f"{100 * task.difficulty:.1f}",
         )
         for task, now in zip(run.tasks, final, strict=True)

@@ -25,7 +25,8 @@ class SearchSettings:
     bounds       most units a group may grow by: one number for all groups, or one per group
     round_size   children asked for, and trained together, in one round; a searcher may give fewer
     memory_gb    most memory that children trained together may take; a larger round is trained in parts
-    least_gain   of "bayesian": it is over when no point is expected to raise the reward by this much; 0: never
+    least_gain   of "bayesian": it is over when no point is expected to raise the reward by this much; 0: never. With a
+                 target reached, saving all that could be added counts 0.1
     transfer     of "bayesian": whether the trials of earlier tasks are data for this one
     controller   of "reinforce": "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
     """
