@@ -38,8 +38,9 @@ def test_a_run_tells_its_course_and_ends_with_the_closing_table(bocl, tmp_path):
     assert "bocl on permuted-digits, seed 0 → runs/digits/bocl-seed0" in lines[0]
     assert any(line.startswith("task 2/2  trial 1/5  (") for line in lines)
     (closed,) = [line for line in lines if line.startswith("task 2/2  permutation 2")]
-    told = [line.split()[3] for line in lines if line.startswith("task 2/2  trial ")]
-    assert f"parameters  {len(told)} trials" in closed, "z = 0 is trained before the search: it is no trial of it"
+    zero, *told = [line.split()[3] for line in lines if line.startswith("task 2/2  trial ")]
+    assert zero == "0/5"
+    assert f"parameters  {len(told)} trials" in closed, "z = 0 was not asked for by the search: it is no trial of it"
     assert told[-1].split("/")[0] == str(len(told))
     assert [row.split()[-3] for row in out.splitlines() if "permutation 2" in row] == [str(len(told))]
     again = bocl("run", *SMALL)
@@ -47,7 +48,9 @@ def test_a_run_tells_its_course_and_ends_with_the_closing_table(bocl, tmp_path):
     assert bocl("show", "runs/digits")[1] == out
     code, trials, _ = bocl("show", "runs/digits", "--task", 2)
     assert trials.count("kept") == 1
-    assert "difficulty M" in trials
+    assert "difficulty M" not in trials
+    assert bocl("run", *SMALL, "--set", "search.kind=paper", "--out", "paper")[0] == 0
+    assert "difficulty M" in bocl("show", "paper", "--task", 2)[1], "which only the paper's search asks for"
 
 
 def test_one_of_a_kind_is_told_in_the_singular(bocl):

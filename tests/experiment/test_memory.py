@@ -19,7 +19,7 @@ from bocl.records.journal import encode, read
 from bocl.records.run_log import JOURNAL
 
 OPTIONS = ("stream.tasks=3", "search.trials=3", "search.kind=random", "search.round_size=2", "recipe.batch_size=256")
-# In task 2: z = 0 and a trial, then two trials a round.
+# Two trials a round, z = 0 with the first.
 
 
 class Stopped(BaseException):
@@ -86,12 +86,12 @@ def test_a_run_that_goes_on_tells_what_it_recalls_and_every_trial(tmp_path, smal
     config = small(*OPTIONS)
     heard = {"whole": [], "again": []}
     run(config, tmp_path / "whole", listen=heard["whole"].append)
-    stop_before(3)  # the base network and two rounds of the search
+    stop_before(2)  # the base network and a round of the search
     with pytest.raises(Stopped):
         run(config, tmp_path / "again")
     stop_before(-1)
     run(config, tmp_path / "again", listen=heard["again"].append)
-    assert [event.recalled for event in heard["again"] if isinstance(event, TaskStarted)] == [2, 0]
+    assert [event.recalled for event in heard["again"] if isinstance(event, TaskStarted)] == [1, 0]
     trials = {name: [event for event in events if isinstance(event, TrialDone)] for name, events in heard.items()}
     assert trials["again"] == trials["whole"]
 
@@ -122,25 +122,25 @@ def test_a_searcher_that_asks_for_something_else_is_refused(tmp_path, small, sto
 
 def test_a_damaged_round_is_refused_by_name(tmp_path, small, stop_before):
     config = small(*OPTIONS)
-    stop_before(3)
+    stop_before(2)
     with pytest.raises(Stopped):
         run(config, tmp_path)
     stop_before(-1)
-    path = tmp_path / "rounds/task-02/round-002.safetensors"
+    path = tmp_path / "rounds/task-02/round-001.safetensors"
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
         path.write_bytes(damaged)
-        with pytest.raises(FolderError, match=r"round-002\.safetensors is damaged"):
+        with pytest.raises(FolderError, match=r"round-001\.safetensors is damaged"):
             run(config, tmp_path)
     path.unlink()
-    with pytest.raises(FolderError, match=r"round-002\.safetensors cannot be read"):
+    with pytest.raises(FolderError, match=r"round-001\.safetensors cannot be read"):
         run(config, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x", "7/head/bias", "0/head/bias"])
 def test_a_round_of_other_children_is_refused_though_every_hash_is_right(tmp_path, small, stop_before, name):
     config = small(*OPTIONS)
-    stop_before(3)
+    stop_before(2)
     with pytest.raises(Stopped):
         run(config, tmp_path)
     stop_before(-1)
@@ -152,7 +152,7 @@ def test_a_round_of_other_children_is_refused_though_every_hash_is_right(tmp_pat
         line, head = encode(record, head)
         lines.append(line)
     (tmp_path / JOURNAL).write_bytes(b"".join(lines))
-    with pytest.raises(FolderError, match=r"round-002\.safetensors does not hold the children of its round: tensor"):
+    with pytest.raises(FolderError, match=r"round-001\.safetensors does not hold the children of its round: tensor"):
         run(config, tmp_path)
 
 
@@ -176,7 +176,7 @@ def test_a_checkpoint_that_no_record_names_is_not_loaded(tmp_path, small):
 
 def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, small, monkeypatch):
     """When the run goes on all children would fit; the round is trained as it would have been all the same."""
-    config = small(*OPTIONS, "stream.tasks=2", "search.warm_points=4", "search.round_size=4")
+    config = small(*OPTIONS, "stream.tasks=2", "search.warm_points=4", "search.round_size=3")
     real, tried, room = rounds.train, [], 2
 
     def train(children, *arguments, **options):

@@ -97,11 +97,9 @@ def replay(
         )
         searcher = make_searcher(problem, chosen)
         told, regrets, rounds = [zero], [_regret(task, zero.widths)], [0]
-        places = settings.round_size - len(problem.awaited)  # in the first round
-        while asked := searcher.ask(places):
+        while asked := searcher.ask(settings.round_size):
             if problem.awaited and len(told) == 1:
                 searcher.tell([zero])
-            places = settings.round_size
             for trial in trials_of(task, asked, generator):
                 searcher.tell([trial])
                 told.append(trial)

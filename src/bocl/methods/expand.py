@@ -65,9 +65,10 @@ def expand(
 ) -> Expansion:
     """Search the widths to add for the task called ``name``; the network is left as it is.
 
-    Trains the rounds the searcher asks for, the child z = 0 with the first of them, all with the same recipe. Where
-    the difficulty M_t = A¹ - A² is asked for, a fresh base network (A¹) and z = 0 (A²) are trained before; it is NaN
-    where it is not, or one of the two fails. ``budget`` and ``target`` are those of ``Problem``.
+    Trains the rounds the searcher asks for, all with the same recipe; z = 0 is trained with the first of them, or alone
+    where children are trained one by one. Where the difficulty M_t = A¹ - A² is asked for, a fresh base network (A¹)
+    and z = 0 (A²) are trained before; it is NaN where it is not, or one of the two fails. ``budget`` and ``target`` are
+    those of ``Problem``.
     """
     groups = len(network.graph.groups)
     zero, bounds = (0,) * groups, search.bounds_for(groups)
@@ -121,8 +122,8 @@ def expand(
     searcher = make_searcher(replace(problem, difficulty=difficulty), search)
     check_searcher(searcher)
     while True:
-        places = search.round_size if kept else search.round_size - 1  # z = 0 has one in the first round
-        asked = asked_widths(searcher.ask(places), problem, kept) if places else []
+        alone = not kept and search.round_size == 1
+        asked = [] if alone else asked_widths(searcher.ask(search.round_size), problem, kept)
         widths = asked if kept else [zero, *asked]
         if not widths:
             break
