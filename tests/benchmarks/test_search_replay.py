@@ -12,7 +12,7 @@ import pytest
 
 from bocl.benchmarks.growth_table import make_table, spread_widths
 from bocl.benchmarks.optuna_search import OptunaSearch
-from bocl.benchmarks.replay import Replay, replay
+from bocl.benchmarks.replay import Ended, Replay, replay
 from bocl.benchmarks.search import compare, contestants, streams_of
 from bocl.benchmarks.simulated import BOUNDS, simulated_stream
 from bocl.benchmarks.trial_table import TaskTable, TrialTable, read_table, replay_tasks, write_table
@@ -68,8 +68,10 @@ def test_a_search_sees_one_draw_and_is_judged_by_what_widths_are_worth() -> None
     table = small_table(1)
     (task,) = replay_tasks(table, alpha=0.04)
     z = np.array([[2, 1], [0, 0]])
-    drawn = {tuple(task.measure(z, np.random.default_rng(seed))) for seed in range(40)}
-    assert {value for value, _ in drawn} == set(table.tasks[0].seen[table.tasks[0].widths.index((2, 1))])
+    drawn = {tuple(map(tuple, task.measure(z, np.random.default_rng(seed)))) for seed in range(40)}
+    row = table.tasks[0].widths.index((2, 1))
+    children = set(zip(table.tasks[0].seen[row], table.tasks[0].judged[row], strict=True))
+    assert {(seen[0], judged[0]) for seen, judged in drawn} == children, "both accuracies are one child's"
     np.testing.assert_allclose(task.penalty(z), [0.04 * (2 * 0.75 + 0.25), 0])
     rewards = task.truth(np.array(table.tasks[0].widths)) - task.penalty(np.array(table.tasks[0].widths))
     assert task.best_reward == rewards.max()
@@ -81,10 +83,11 @@ def test_a_search_sees_one_draw_and_is_judged_by_what_widths_are_worth() -> None
 
 
 def test_trials_and_rounds_are_counted_to_the_first_good_choice() -> None:
-    done = Replay((0.05, 0.04, 0.002, 0.02), (0, 1, 1, 2), tolerance=0.003)
+    ended = Ended(2, 1, 0.01)
+    done = Replay((0.05, 0.04, 0.002, 0.02), (0, 1, 1, 2), ended, tolerance=0.003)
     assert (done.trials_to_reach(), done.rounds_to_reach()) == (2, 1)
     assert done.regret_after(99) == 0.02
-    never = Replay((0.05, 0.04), (0, 1), tolerance=0.003)
+    never = Replay((0.05, 0.04), (0, 1), ended, tolerance=0.003)
     assert (never.trials_to_reach(), never.rounds_to_reach()) == (math.inf, math.inf)
 
 
@@ -109,14 +112,27 @@ class Scripted:
 
 
 def test_a_replay_hands_on_history_and_judges_every_choice() -> None:
-    stream = replay_tasks(small_table(3), alpha=0.01)
+    table = small_table(3)
+    stream = replay_tasks(table, alpha=0.01)
     Scripted.histories.clear()
     done = replay(stream, Scripted, SearchSettings(), trials=8, seed=0)  # type: ignore[arg-type]
-    assert Scripted.histories == [0, 1, 2]
+    assert Scripted.histories == [0, 1, 2, 2], "the last task is searched twice"
     assert done.rounds == (0, 1, 1, 2)
     task = stream[-1]
     z = np.array([(0, 0), (1, 0), (2, 0), (4, 0)])
     np.testing.assert_allclose(done.regrets, task.best_reward - (task.truth(z) - task.penalty(z)))
+    kept = table.tasks[-1].judged[table.tasks[-1].widths.index((4, 0))]
+    worth = [task.best_reward - (accuracy - float(task.penalty(z[-1:])[0])) for accuracy in kept]
+    assert (done.ended.trials, done.ended.rounds) == (3, 2)
+    assert done.ended.regret in [pytest.approx(regret) for regret in worth], "the very child that was kept"
+
+
+def test_as_in_a_run_a_search_ends_by_itself_and_else_after_the_trials() -> None:
+    (task,) = replay_tasks(small_table(1), alpha=0.01)
+    short = SearchSettings(kind="random", trials=4, patience=2, warm_points=1)
+    done = replay([task], make_searcher, short, trials=12, seed=0)
+    assert len(done.regrets) == 13
+    assert done.ended.trials <= 5
 
 
 def test_simulated_optimum_is_the_highest_of_all_points() -> None:

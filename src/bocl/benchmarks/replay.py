@@ -1,8 +1,10 @@
 """Searchers compared by replay: no child is trained, its accuracy is drawn from a table of trials or a simulation.
 
-A searcher goes through a stream of tasks. On all but the last it stops as it would in a run, and what it tried is
-the history of the next; on the last it is given a number of trials. After every trial it is asked for its best
-child, which is judged by what that child is really worth: regret = best true reward - its true reward.
+A searcher goes through a stream of tasks, stopping as it would in a run; what it tried is the history of the next. The
+last task it searches twice. Once as in a run: the very child it keeps is judged, on other samples. Once for a given
+number of trials: after each it is asked for its best child, judged by what such widths are really worth.
+
+    regret = best true reward - true reward of the choice
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from bocl.search.problem import FloatArray, IntArray, Problem, Searcher
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 
-Measure = Callable[[IntArray, np.random.Generator], FloatArray]
+Measure = Callable[[IntArray, np.random.Generator], tuple[FloatArray, FloatArray]]
 MakeSearcher = Callable[[Problem, SearchSettings], Searcher]
 
 
@@ -27,8 +29,8 @@ class ReplayTask:
     """A task whose children need no training.
 
     candidates   the only widths there is a measurement of; None: all of the box
-    measure      z (n, groups) → (n,) accuracies as a search sees them, each one draw
-    truth        z (n, groups) → (n,) accuracies they are judged by
+    measure      z (n, groups) → children, one draw each: (n,) accuracies as a search sees them, (n,) on other samples
+    truth        z (n, groups) → (n,) accuracies that widths are judged by
     best_reward  highest true reward of all widths
     limit        regret of what all measurements together would choose: no search can be expected to do better
     tolerance    regret that counts as having found it
@@ -47,15 +49,26 @@ class ReplayTask:
 
 
 @dataclass(frozen=True)
-class Replay:
-    """How one search of the last task went.
+class Ended:
+    """How a search as in a run went: what it took, and the regret of the child it kept."""
 
-    regrets  after each trial, in accuracy; entry 0 is that of z = 0 alone
+    trials: int
+    rounds: int
+    regret: float
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How the searches of the last task went.
+
+    regrets  of the search for a number of trials, after each, in accuracy; entry 0 is that of z = 0 alone
     rounds   in which each trial was made, from 1; entry 0 is 0
+    ended    the search as in a run
     """
 
     regrets: tuple[float, ...]
     rounds: tuple[int, ...]
+    ended: Ended
     tolerance: float
     limit: float = 0.0
 
@@ -76,15 +89,34 @@ class Replay:
 def replay(
     stream: Sequence[ReplayTask], make_searcher: MakeSearcher, settings: SearchSettings, *, trials: int, seed: int
 ) -> Replay:
-    """Search the tasks of a stream in turn; tell how the last search went, of ``trials`` trials."""
+    """Search the tasks of a stream in turn; tell how the searches of the last one went, the second of ``trials``."""
     history: list[Experience] = []
-    endless = replace(settings, trials=trials - settings.warm_points, patience=trials, least_gain=0.0)
     for number, task in enumerate(stream):
-        last = number == len(stream) - 1
-        chosen = endless if last else settings
-        own_seed = seed_for(seed, "task", number)
-        generator = np.random.default_rng(seed_for(own_seed, "measure"))
-        (zero,) = trials_of(task, [(0,) * len(task.bounds)], generator)
+        course = _Course(task, history, make_searcher, settings, seed_for(seed, "task", number))
+        history.append(Experience(0.0, course.best, tuple(course.told)))
+    endless = replace(settings, trials=trials - settings.warm_points, patience=trials, least_gain=0.0)
+    watched = _Course(task, history[:-1], make_searcher, endless, seed_for(seed, "task", number), watch=True)
+    ended = Ended(len(course.told) - 1, course.rounds[-1], task.best_reward - course.kept_reward())
+    return Replay(tuple(watched.regrets), tuple(watched.rounds), ended, task.tolerance, task.limit)
+
+
+class _Course:
+    """One search from its beginning to its end; watched, it is asked for its best child after every trial."""
+
+    def __init__(
+        self,
+        task: ReplayTask,
+        history: Sequence[Experience],
+        make_searcher: MakeSearcher,
+        settings: SearchSettings,
+        seed: int,
+        *,
+        watch: bool = False,
+    ) -> None:
+        self._task = task
+        self._generator = np.random.default_rng(seed_for(seed, "measure"))
+        self._on_other_samples: dict[Widths, float] = {}
+        (zero,) = self._train([(0,) * len(task.bounds)])
         problem = Problem(
             task.bounds,
             task.parameters,
@@ -92,30 +124,42 @@ def replay(
             known=(zero,) if settings.wants_difficulty else (),
             awaited=() if settings.wants_difficulty else (zero.widths,),
             history=tuple(history),
-            seed=own_seed,
+            seed=seed,
             candidates=task.candidates,
         )
-        searcher = make_searcher(problem, chosen)
-        told, regrets, rounds = [zero], [_regret(task, zero.widths)], [0]
+        searcher = make_searcher(problem, settings)
+        self.told, self.regrets, self.rounds = [zero], [_regret(task, zero.widths)], [0]
         while asked := searcher.ask(settings.round_size):
-            if problem.awaited and len(told) == 1:
+            if problem.awaited and len(self.told) == 1:
                 searcher.tell([zero])
-            for trial in trials_of(task, asked, generator):
+            number = self.rounds[-1] + 1
+            for trial in self._train(asked):
                 searcher.tell([trial])
-                told.append(trial)
-                regrets.append(_regret(task, searcher.best()) if last else math.nan)
-                rounds.append(rounds[-1])
-            rounds[-len(asked) :] = [rounds[-len(asked) - 1] + 1] * len(asked)
-        history.append(Experience(problem.difficulty, searcher.best(), tuple(told)))
-    return Replay(tuple(regrets), tuple(rounds), task.tolerance, task.limit)
+                self.told.append(trial)
+                self.rounds.append(number)
+                if watch:
+                    self.regrets.append(_regret(task, searcher.best()))
+        self.best = searcher.best()
+
+    def kept_reward(self) -> float:
+        """Return what the child that is kept is worth on other samples."""
+        (price,) = self._task.penalty(np.array([self.best], dtype=np.int64))
+        return self._on_other_samples[self.best] - float(price)
+
+    def _train(self, widths: Sequence[Widths]) -> list[Trial]:
+        trials, others = trials_of(self._task, widths, self._generator)
+        self._on_other_samples.update(zip(widths, others.tolist(), strict=True))
+        return trials
 
 
-def trials_of(task: ReplayTask, widths: Sequence[Widths], generator: np.random.Generator) -> list[Trial]:
-    """Return what training these widths would have come to, a draw each."""
+def trials_of(
+    task: ReplayTask, widths: Sequence[Widths], generator: np.random.Generator
+) -> tuple[list[Trial], FloatArray]:
+    """Return what training these widths would have come to, a draw each, and (n,) their accuracies on other samples."""
     z = np.array(widths, dtype=np.int64)
-    accuracies, costs, prices = task.measure(z, generator), task.parameters(z), task.penalty(z)
-    rows = zip(widths, accuracies.tolist(), costs.tolist(), prices.tolist(), strict=True)
-    return [Trial(point, accuracy, cost, accuracy - price) for point, accuracy, cost, price in rows]
+    (seen, others), costs, prices = task.measure(z, generator), task.parameters(z), task.penalty(z)
+    rows = zip(widths, seen.tolist(), costs.tolist(), prices.tolist(), strict=True)
+    return [Trial(point, accuracy, cost, accuracy - price) for point, accuracy, cost, price in rows], others
 
 
 def _regret(task: ReplayTask, widths: Widths) -> float:

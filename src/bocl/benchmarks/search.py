@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ class Standing:
     trials, rounds  median number until its best child is as good as the best there is; ∞: never, in most
     regret, spread  mean and standard deviation over replays, in accuracy, after each trial; entry 0 is z = 0
     limit           mean regret of what all measurements of the tasks together would choose
+    ended           the search as in a run, means over replays: trials, rounds, regret of the child it kept, and the
+                    standard error of that
     """
 
     searcher: str
@@ -52,6 +55,7 @@ class Standing:
     regret: tuple[float, ...]
     spread: tuple[float, ...]
     limit: float
+    ended: tuple[float, float, float, float]
 
 
 def streams_of(table: TrialTable | None, alpha: float) -> Streams:
@@ -108,7 +112,7 @@ def suggestion_milliseconds(data: int = 200, count: int = 8) -> float:
     seconds = []
     for _ in range(3):  # the first pays for imports
         searcher = make_searcher(problem, settings)
-        searcher.tell(trials_of(task, [tuple(row) for row in z.tolist()], generator))
+        searcher.tell(trials_of(task, [tuple(row) for row in z.tolist()], generator)[0])
         began = time.perf_counter()
         asked = searcher.ask(count)
         seconds.append((time.perf_counter() - began) / len(asked))
@@ -148,4 +152,10 @@ def _standing(name: str, alpha: float, done: Sequence[Replay], trials: int) -> S
         tuple(fmean(after) for after in curves),
         tuple(stdev(after) if len(done) > 1 else 0.0 for after in curves),
         fmean(one.limit for one in done),
+        (
+            fmean(one.ended.trials for one in done),
+            fmean(one.ended.rounds for one in done),
+            fmean(one.ended.regret for one in done),
+            stdev(one.ended.regret for one in done) / math.sqrt(len(done)) if len(done) > 1 else 0.0,
+        ),
     )

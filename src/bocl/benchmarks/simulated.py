@@ -45,8 +45,8 @@ def _task(
         gained: FloatArray = (worth * (1 - np.exp(-z / scales))).sum(-1)
         return level + gained
 
-    def measure(z: IntArray, generator: np.random.Generator) -> FloatArray:
-        return accuracy(z) + NOISE * generator.normal(size=len(z))
+    def measure(z: IntArray, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        return accuracy(z) + NOISE * generator.normal(size=len(z)), accuracy(z)
 
     # Groups add up, so each one's best width is found alone.
     widths = np.arange(max(BOUNDS) + 1)[:, None]

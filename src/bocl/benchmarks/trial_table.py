@@ -124,9 +124,9 @@ def _replay_task(task: TaskTable, alpha: float) -> ReplayTask:
         paid: FloatArray = (z * prices).sum(-1)
         return paid
 
-    def measure(z: IntArray, generator: np.random.Generator) -> FloatArray:
-        drawn: FloatArray = seen[rows(z), generator.integers(seeds, size=len(z))]
-        return drawn
+    def measure(z: IntArray, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        drawn = rows(z), generator.integers(seeds, size=len(z))
+        return seen[drawn], judged[drawn]
 
     prices_paid = penalty(np.array(task.widths, dtype=np.int64))
     denoised = denoise(task, task.judged)

@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from bocl.benchmarks.search import Standing
 
-AFTER = (5, 10, 20, 30)  # trials: where regret is told
+AFTER = (5, 10, 30)  # trials: where regret is told
 
 
 def bench_search_command(
@@ -116,18 +116,21 @@ def _heading(alpha: float, trials: int) -> str:
     after = "".join(f"{f'after {at}':>15}" for at in AFTER if at <= trials)
     return (
         f"α {alpha:g}: trials and rounds until as good as the best (median); regret in points (mean ± sd)\n"
-        f"{'searcher':12}{'trials':>8}{'rounds':>8}{after}"
+        f"{'':12}{'to the best':>16}{'regret of widths':>{max(len(after), 16)}}{'as in a run':>29}\n"
+        f"{'searcher':12}{'trials':>8}{'rounds':>8}{after}{'trials':>8}{'rounds':>8}{'kept child':>13}"
     )
 
 
 def _row(standing: Standing) -> str:
     """Return one searcher's row."""
-    trials = len(standing.regret) - 1
+    most = len(standing.regret) - 1
     found = math.isfinite(standing.trials)
-    numbers = (f"{standing.trials:.1f}", f"{standing.rounds:.1f}") if found else (f"> {trials}", "")
+    numbers = (f"{standing.trials:.1f}", f"{standing.rounds:.1f}") if found else (f"> {most}", "")
     figures = [f"{100 * mean:.2f} ± {100 * sd:5.2f}" for mean, sd in zip(standing.regret, standing.spread, strict=True)]
-    after = "".join(f"{figures[at]:>15}" for at in AFTER if at <= trials)
-    return f"{standing.searcher:12}{numbers[0]:>8}{numbers[1]:>8}{after}"
+    after = "".join(f"{figures[at]:>15}" for at in AFTER if at <= most)
+    trials, rounds, regret, _ = standing.ended
+    ended = f"{trials:8.1f}{rounds:8.1f}{100 * regret:13.2f}"
+    return f"{standing.searcher:12}{numbers[0]:>8}{numbers[1]:>8}{after}{ended}"
 
 
 def _alphas(text: str) -> list[float]:

@@ -38,7 +38,7 @@ class SearchSettings:
     bounds: int | tuple[int, ...] = 29
     round_size: int = 8
     memory_gb: float = 16.0
-    least_gain: float = 1e-3
+    least_gain: float = 2e-3
     transfer: bool = True
     controller: ControllerName = "tuned"
 
