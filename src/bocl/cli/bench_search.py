@@ -116,8 +116,8 @@ def _heading(alpha: float, trials: int) -> str:
     after = "".join(f"{f'after {at}':>15}" for at in AFTER if at <= trials)
     return (
         f"α {alpha:g}: trials and rounds until as good as the best (median); regret in points (mean ± sd)\n"
-        f"{'':12}{'to the best':>16}{'regret of widths':>{max(len(after), 16)}}{'as in a run':>29}\n"
-        f"{'searcher':12}{'trials':>8}{'rounds':>8}{after}{'trials':>8}{'rounds':>8}{'kept child':>13}"
+        f"{'':12}{'to the best':>16}{'regret of widths':>{max(len(after), 16)}}{'as in a run':>27}\n"
+        f"{'searcher':12}{'trials':>8}{'rounds':>8}{after}{'trials':>8}{'rounds':>8}{'kept child':>11}"
     )
 
 
@@ -129,7 +129,7 @@ def _row(standing: Standing) -> str:
     figures = [f"{100 * mean:.2f} ± {100 * sd:5.2f}" for mean, sd in zip(standing.regret, standing.spread, strict=True)]
     after = "".join(f"{figures[at]:>15}" for at in AFTER if at <= most)
     trials, rounds, regret, _ = standing.ended
-    ended = f"{trials:8.1f}{rounds:8.1f}{100 * regret:13.2f}"
+    ended = f"{trials:8.1f}{rounds:8.1f}{100 * regret:11.2f}"
     return f"{standing.searcher:12}{numbers[0]:>8}{numbers[1]:>8}{after}{ended}"
 
 
