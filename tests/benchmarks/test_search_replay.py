@@ -229,8 +229,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     assert [line.split(":")[0] for line in lines if line.startswith("α")] == ["α 0.01", "α 0"]
-    head, *rows = lines[1:4]
-    assert " ".join(head.split()) == "searcher trials rounds after 5 after 10 after 20 after 30"
+    head, *rows = lines[2:5]
+    assert " ".join(head.split()) == "searcher trials rounds after 5 after 10 after 30 trials rounds kept child"
     assert [row.split()[0] for row in rows] == ["ours", "random"]
     assert len({len(line) for line in (head, *rows)}) == 1, "columns stand below their heads"
     monkeypatch.setattr(sys, "argv", ["bocl", *words[:-1], "x"])
