@@ -1,7 +1,7 @@
 """Make the README's tables from the records beside this file, so that no figure is typed by hand.
 
 python results/tables.py            prints every table
-python results/tables.py --write    puts them into README.md and benchmarks/README.md, between their marks
+python results/tables.py --write    puts them between their marks in README.md, results/README.md and benchmarks/README.md
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from bocl.methods.registry import METHODS
-from bocl.records.summary import summarise
+from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
+from bocl.report.findings import Finding, findings
+from bocl.report.systems import Setting, Spread, Stream, arrange
 
 HERE = Path(__file__).parent
-READMES = [HERE.parent / "README.md", HERE.parent / "benchmarks" / "README.md"]
+PRESETS = ("permuted-mnist", "mixed-mnist", "split-cifar100")
+SEEDS = 4
+READMES = [HERE.parent / "README.md", HERE / "README.md", HERE.parent / "benchmarks" / "README.md"]
 
 
 def tasks_of(journal: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -95,52 +100,156 @@ def _on_cpu() -> str:
 
 
 def evaluation() -> str:
-    """Ten tasks, four seeds: every method on the same data, network and recipe, its settings tuned on validation."""
+    """Ten tasks: every system with every setting it was run with, on the same data, network and recipe."""
     lines = []
-    for preset in ("permuted-mnist", "split-cifar100"):
+    for stream in paper():
         lines += [
-            f"`{preset}`:",
+            f"`{stream.name}`:",
             "",
-            "| method | average test accuracy | BWT | forgot of task 1 | parameters | memory | trials, rounds a task "
-            "| training samples |",
-            "|---|---|---|---|---|---|---|---|",
+            "| system | seeds | average test accuracy | BWT | forgot of task 1 | parameters | memory "
+            "| trials, rounds a task | training samples |",
+            "|---|---|---|---|---|---|---|---|---|",
         ]
-        by_name: dict[str, list[dict[str, Any]]] = {}
-        for journal in sorted((HERE / "evaluation" / preset).glob("*.jsonl")):
-            run = {**summarise(journal).figures(), **_searched(journal)}
-            by_name.setdefault(journal.stem.rsplit("-seed-", 1)[0], []).append(run)
-        for name in sorted(by_name, key=lambda name: (list(METHODS).index(name.split("-")[0]), name)):
-            figures = by_name[name]
-
-            def mean(key: str, runs: list[dict[str, Any]] = figures) -> float:
-                return fmean(run[key] for run in runs)
-
-            spread = stdev(run["accuracy"] for run in figures)
-            lines.append(
-                f"| {NAMES.get(name, f'`{name}`')} | {100 * mean('accuracy'):.2f} ± {100 * spread:.2f} % "
-                f"| {_points(mean('backward_transfer'))} | {_points(mean('first_task_forgetting'))} "
-                f"| {mean('parameters'):,.0f} | {mean('memory'):,.0f} "
-                f"| {_trials_and_rounds(mean('trials'), mean('rounds'))} "
-                f"| {mean('samples') / 1e6:.1f} M |"
-            )
+        for system in stream.systems:
+            for setting in system.settings:
+                accuracy = setting.spread("accuracy")
+                trials, rounds = (fmean(_searched(run)[part] for run in setting.runs) for part in (0, 1))
+                name = system.name + (f", {setting.label}" if setting.label else "")
+                lines.append(
+                    f"| {f'**{name}**' if name == 'bocl' else name} | {accuracy.count} "
+                    f"| {_percent(accuracy)} | {_points(setting.spread('backward_transfer').mean)} "
+                    f"| {_points(setting.spread('first_task_forgetting').mean)} "
+                    f"| {setting.spread('parameters').mean:,.0f} | {setting.spread('memory').mean:,.0f} "
+                    f"| {f'{trials:.1f}, {rounds:.1f}' if trials else ''} "
+                    f"| {setting.spread('samples').mean / 1e6:.1f} M |"
+                )
         lines.append("")
     return "\n".join(lines).rstrip()
 
 
-def _searched(journal: Path) -> dict[str, float]:
-    """Return trials and rounds of a run's searches, per task; z = 0 is trained before a search begins."""
-    records = [json.loads(line)["record"] for line in journal.read_text().splitlines()]
-    searched = [record for record in records if record["kind"] == "task" and record["trials"]]
-    trials = sum(len(record["trials"]) - 1 for record in searched)
+@cache
+def paper() -> list[Stream]:
+    """Return all runs of the paper's studies, told apart."""
+    return arrange([summarise(run) for run in find_runs(HERE / "paper")])
+
+
+def systems() -> str:
+    """Every system's headline: the setting with the highest validation accuracy."""
+    streams = paper()
+    names = dict.fromkeys(system.name for stream in streams for system in stream.systems)
+    lines = [f"| | {' | '.join(f'`{stream.name}`' for stream in streams)} |", "|---|" + "---|" * len(streams)]
+    for name in sorted(names, key=list(names).index):
+        found = [next((system for system in stream.systems if system.name == name), None) for stream in streams]
+        cells = [
+            ""
+            if system is None
+            else f"{_percent(system.headline.spread('accuracy'))}, {_size(system.headline)}{_seeds(system.headline)}"
+            for system in found
+        ]
+        lines.append(f"| {f'**{name}**' if name == 'bocl' else name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def claims() -> str:
+    """What the paper claims, and what our runs say."""
+    found = findings(paper())
+    streams = dict.fromkeys(finding.claim.stream for finding in found)
+    lines = [f"| the paper's claim | {' | '.join(f'`{name}`' for name in streams)} |", "|---|" + "---|" * len(streams)]
+    for about in dict.fromkeys(finding.about for finding in found):
+        by_stream = {finding.claim.stream: finding for finding in found if finding.about == about}
+        lines.append(f"| {about} | {' | '.join(_told(by_stream[name]) for name in streams)} |")
+    return "\n".join(lines)
+
+
+def _told(finding: Finding) -> str:
+    if finding.verdict == "open":
+        return f"open (paper: {finding.paper})"
+    return f"{finding.ours} (paper: {finding.paper}): **{finding.verdict}**"
+
+
+def _size(setting: Setting) -> str:
+    stored = setting.spread("parameters").mean
+    return f"{stored / 1e6:.2f} M" if stored >= 1e6 else f"{stored / 1e3:.0f} k"
+
+
+def _seeds(setting: Setting) -> str:
+    return "" if len(setting.runs) == SEEDS else f" ({len(setting.runs)} seeds)"
+
+
+def paired() -> str:
+    """Differences between runs of the same seed: what attention, the search and its freedom are worth."""
+    lines = [
+        "| compared, pair by pair of seeds | measured | permuted-mnist | mixed-mnist | split-cifar100 |",
+        "|---|---|---|---|---|",
+    ]
+    for about, what, other, measure in (
+        ("attention less none", "test accuracy", "bocl-no-attention", _accuracy),
+        ("our search less the paper's", "reward on test samples", "bocl-paper", _reward),
+        ("our search less random", "reward on test samples", "bocl-random", _reward),
+        ("our search less reinforce", "reward on test samples", "bocl-reinforce", _reward),
+        ("search less fixed growth of its size, of the best shape", "test accuracy", "fixed-*", _accuracy),
+    ):
+        cells = [_difference(preset, other, measure) for preset in PRESETS]
+        if any(cells):
+            lines.append(f"| {about} | {what} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _difference(preset: str, other: str, measure: Callable[[RunSummary], float]) -> str:
+    """Return bocl less another run of the same seed, in points: mean ± sd, and how often it is more."""
+    rivals: dict[str, dict[int, RunSummary]] = {}
+    for journal in sorted((HERE / "paper" / preset).glob(f"{other}-seed-*.jsonl")):
+        run = summarise(journal)
+        rivals.setdefault(journal.stem.rsplit("-seed-", 1)[0], {})[run.seed] = run
+    if not rivals:
+        return ""
+    best = max(rivals.values(), key=lambda runs: fmean(fmean(run.tasks[-1].validation_row) for run in runs.values()))
+    gains = [
+        100 * (measure(summarise(HERE / "paper" / preset / f"bocl-seed-{seed}.jsonl")) - measure(run))
+        for seed, run in best.items()
+    ]
+    if len(gains) < 2:
+        return ""
+    more = sum(gain > 0 for gain in gains)
+    return f"{fmean(gains):+.2f} ± {stdev(gains):.2f}, more in {more} of {len(gains)}"
+
+
+def _accuracy(run: RunSummary) -> float:
+    return float(run.figures()["accuracy"])
+
+
+def _reward(run: RunSummary) -> float:
+    """Return test accuracy less the price of the units, over the tasks that were searched for."""
+    searched = [task for task in run.tasks if task.trials]
+    kept = [next(trial for trial in task.trials if trial.widths == task.widths) for task in searched]
+    return fmean(task.row[-1] - (trial.accuracy - trial.reward) for task, trial in zip(searched, kept, strict=True))
+
+
+def parts() -> str:
+    """What the runs took, part by part."""
+    done = json.loads((HERE / "paper" / "parts.json").read_text())
+    lines = ["| part | date | on | processes at once | runs finished | time |", "|---|---|---|---|---|---|"]
+    for part in done:
+        words = part["command"].split(" --out")[0]
+        lines.append(
+            f"| `{words}` | {part['date']} | {part['name']} | {part['workers']} | {part['finished']} "
+            f"| {part['seconds']:.0f} s |"
+        )
+    total = sum(part["seconds"] for part in done)
+    lines.append(f"| all | | | | {sum(part['finished'] for part in done)} | {total:.0f} s |")
+    return "\n".join(lines)
+
+
+def _searched(run: RunSummary) -> tuple[float, float]:
+    """Return trials and rounds of a run's searches, per task; z = 0 is asked for by none."""
+    searched = [task for task in run.tasks if task.trials]
+    records = [json.loads(line)["record"] for line in journal_of(run.folder).read_text().splitlines()]
     rounds = sum(record["kind"] == "round" and record["purpose"] == "search" for record in records)
-    return {"trials": trials / max(len(searched), 1), "rounds": rounds / max(len(searched), 1)}
+    return sum(len(task.trials) - 1 for task in searched) / max(len(searched), 1), rounds / max(len(searched), 1)
 
 
-NAMES = {"bocl": "**`bocl`**", "bocl-paper": "`bocl` with the paper's search"}
-
-
-def _trials_and_rounds(trials: float, rounds: float) -> str:
-    return f"{trials:.1f}, {rounds:.1f}" if trials else ""
+def _percent(spread: Spread) -> str:
+    return f"{100 * spread.mean:.2f} %" if spread.sd is None else f"{100 * spread.mean:.2f} ± {100 * spread.sd:.2f} %"
 
 
 def _points(value: float) -> str:
@@ -148,21 +257,46 @@ def _points(value: float) -> str:
 
 
 def search() -> str:
-    """Trials, and rounds of them, that a search needs for widths as good as the best, by replay of real trials."""
+    """Trials and rounds that a search needs for widths as good as the best, by replay of real trials."""
+    columns = {(stem, one["alpha"]): one for stem, one in _replayed()}
+    heads = [f"`{stem}`, α {alpha:g}" for stem, alpha in columns]
+    by_name: dict[str, list[str]] = {}
+    for _, one in _replayed():
+        reached = "more than 30" if one["trials"] == math.inf else f"{one['trials']:g} in {one['rounds']:g}"
+        by_name.setdefault(one["searcher"], []).append(reached)
+    rows = [f"| {_name(name)} | {' | '.join(cells)} |" for name, cells in by_name.items()]
+    return "\n".join([f"| | {' | '.join(heads)} |", "|---|" + "---|" * len(heads), *rows])
+
+
+def replays() -> str:
+    """All that replays tell of searches."""
     lines = [
-        "| table | α | search | trials | rounds | regret after 5 | after 10 | after 30 |",
-        "|---|---|---|---|---|---|---|---|",
+        "| table | α | search | trials | rounds | regret after 5 | after 10 | after 30 "
+        "| as in a run: trials, rounds | kept child |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for file in sorted((HERE / "search").glob("*.json")):
-        if "-rounds-of-" in file.stem:
-            continue
-        for one in json.loads(file.read_text())["standings"]:
-            after = " | ".join(f"{100 * one['regret'][at]:.2f} ± {100 * one['spread'][at]:.2f}" for at in (5, 10, 30))
-            reached = " | ".join("more than 30" if value == math.inf else f"{value:g}" for value in (one["trials"],))
-            rounds = "" if one["rounds"] == math.inf else f"{one['rounds']:g}"
-            name = f"**{one['searcher']}**" if one["searcher"] == "ours" else one["searcher"]
-            lines.append(f"| `{file.stem}` | {one['alpha']:g} | {name} | {reached} | {rounds} | {after} |")
+    for stem, one in _replayed():
+        after = " | ".join(f"{100 * one['regret'][at]:.2f} ± {100 * one['spread'][at]:.2f}" for at in (5, 10, 30))
+        reached = "more than 30 | " if one["trials"] == math.inf else f"{one['trials']:g} | {one['rounds']:g}"
+        lines.append(
+            f"| `{stem}` | {one['alpha']:g} | {_name(one['searcher'])} | {reached} | {after} | {_ended(one)} |"
+        )
     return "\n".join(lines)
+
+
+def _replayed() -> list[tuple[str, dict[str, Any]]]:
+    """Return (table, standing) of all searchers, in rounds of 8."""
+    files = [file for file in sorted((HERE / "search").glob("*.json")) if "-rounds-of-" not in file.stem]
+    return [(file.stem, one) for file in files for one in json.loads(file.read_text())["standings"]]
+
+
+def _name(searcher: str) -> str:
+    return f"**{searcher}**" if searcher == "ours" else searcher
+
+
+def _ended(one: dict[str, Any]) -> str:
+    trials, rounds, kept, error = one["ended"]
+    return f"{trials:.1f}, {rounds:.1f} | {100 * kept:.2f} ± {100 * error:.2f}"
 
 
 def rounds() -> str:
@@ -174,17 +308,29 @@ def rounds() -> str:
             if one["searcher"] == "ours":
                 after = " | ".join(f"{100 * one['regret'][at]:.2f} ± {100 * one['spread'][at]:.2f}" for at in (16, 30))
                 reached = "more than 30 | " if one["trials"] == math.inf else f"{one['trials']:g} | {one['rounds']:g}"
-                rows.append((table, one["alpha"], record["round_size"], f"{reached} | {after}"))
+                rows.append((table, one["alpha"], record["round_size"], f"{reached} | {after} | {_ended(one)}"))
     return "\n".join(
         [
-            "| table | α | children in a round | trials | rounds | regret after 16 | after 30 |",
-            "|---|---|---|---|---|---|---|",
+            "| table | α | children in a round | trials | rounds | regret after 16 | after 30 "
+            "| as in a run: trials, rounds | kept child |",
+            "|---|---|---|---|---|---|---|---|---|",
             *(f"| `{table}` | {alpha:g} | {children} | {rest} |" for table, alpha, children, rest in sorted(rows)),
         ]
     )
 
 
-TABLES = {"small": small, "speed": speed, "evaluation": evaluation, "search": search, "rounds": rounds}
+TABLES = {
+    "small": small,
+    "speed": speed,
+    "systems": systems,
+    "evaluation": evaluation,
+    "paired": paired,
+    "claims": claims,
+    "parts": parts,
+    "search": search,
+    "replays": replays,
+    "rounds": rounds,
+}
 
 
 def filled(text: str) -> str:
