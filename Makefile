@@ -24,12 +24,16 @@ REPLICATE := --on digits --seeds 0 --set stream.tasks=3 --set recipe.epochs=10 -
 PAGE := runs/quick-records -o runs/quick.html
 else
 REPLICATE := --out runs/paper --records results/paper
-PAGE := results/paper -o results/paper/report.html
+PAGE := results/paper -o results/paper/report.html --assets runs/figures
 endif
 
-replicate: $(READY)  ## the paper's evaluation and a page of it: a GPU, WORKERS=16, hours; QUICK=1: the same on digits, minutes
+replicate: $(READY)  ## what is missing of the paper's evaluation, and a page of it: a GPU, WORKERS=16, hours; QUICK=1: on digits, minutes
 	$(BIN)/bocl study $(STUDIES) $(REPLICATE) --workers $(WORKERS)
 	$(BIN)/bocl report $(PAGE)
+ifndef QUICK
+	mkdir -p results/paper/figures && cp runs/figures/figure-*.svg runs/figures/attention-*.svg results/paper/figures/
+	$(BIN)/python results/tables.py --write
+endif
 
 torture: $(READY)  ## kill runs at every system call and at random moments, and see that nothing is lost
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/kills.py

@@ -1,13 +1,14 @@
 """Make the README's tables from the records beside this file, so that no figure is typed by hand.
 
 python results/tables.py            prints every table
-python results/tables.py --write    puts them between their marks in README.md, results/README.md and benchmarks/README.md
+python results/tables.py --write    puts them between their marks in the README.md here, above and of benchmarks
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -116,7 +117,7 @@ def evaluation() -> str:
                 trials, rounds = (fmean(_searched(run)[part] for run in setting.runs) for part in (0, 1))
                 name = system.name + (f", {setting.label}" if setting.label else "")
                 lines.append(
-                    f"| {f'**{name}**' if name == 'bocl' else name} | {accuracy.count} "
+                    f"| {f'**{name}**' if system.name == 'bocl' else name} | {accuracy.count} "
                     f"| {_percent(accuracy)} | {_points(setting.spread('backward_transfer').mean)} "
                     f"| {_points(setting.spread('first_task_forgetting').mean)} "
                     f"| {setting.spread('parameters').mean:,.0f} | {setting.spread('memory').mean:,.0f} "
@@ -138,7 +139,7 @@ def systems() -> str:
     streams = paper()
     names = dict.fromkeys(system.name for stream in streams for system in stream.systems)
     lines = [f"| | {' | '.join(f'`{stream.name}`' for stream in streams)} |", "|---|" + "---|" * len(streams)]
-    for name in sorted(names, key=list(names).index):
+    for name in names:
         found = [next((system for system in stream.systems if system.name == name), None) for stream in streams]
         cells = [
             ""
@@ -230,7 +231,7 @@ def parts() -> str:
     done = json.loads((HERE / "paper" / "parts.json").read_text())
     lines = ["| part | date | on | processes at once | runs finished | time |", "|---|---|---|---|---|---|"]
     for part in done:
-        words = part["command"].split(" --out")[0]
+        words = re.sub(r" --(out|records|device|data) \S+", "", part["command"])
         lines.append(
             f"| `{words}` | {part['date']} | {part['name']} | {part['workers']} | {part['finished']} "
             f"| {part['seconds']:.0f} s |"
@@ -245,7 +246,7 @@ def _searched(run: RunSummary) -> tuple[float, float]:
     searched = [task for task in run.tasks if task.trials]
     records = [json.loads(line)["record"] for line in journal_of(run.folder).read_text().splitlines()]
     rounds = sum(record["kind"] == "round" and record["purpose"] == "search" for record in records)
-    return sum(len(task.trials) - 1 for task in searched) / max(len(searched), 1), rounds / max(len(searched), 1)
+    return sum(task.searched for task in searched) / max(len(searched), 1), rounds / max(len(searched), 1)
 
 
 def _percent(spread: Spread) -> str:
@@ -258,14 +259,21 @@ def _points(value: float) -> str:
 
 def search() -> str:
     """Trials and rounds that a search needs for widths as good as the best, by replay of real trials."""
-    columns = {(stem, one["alpha"]): one for stem, one in _replayed()}
-    heads = [f"`{stem}`, α {alpha:g}" for stem, alpha in columns]
-    by_name: dict[str, list[str]] = {}
-    for _, one in _replayed():
-        reached = "more than 30" if one["trials"] == math.inf else f"{one['trials']:g} in {one['rounds']:g}"
-        by_name.setdefault(one["searcher"], []).append(reached)
-    rows = [f"| {_name(name)} | {' | '.join(cells)} |" for name, cells in by_name.items()]
-    return "\n".join([f"| | {' | '.join(heads)} |", "|---|" + "---|" * len(heads), *rows])
+    cells = {(one["searcher"], stem, one["alpha"]): _reached(one) for stem, one in _replayed()}
+    columns = list(dict.fromkeys((stem, alpha) for _, stem, alpha in cells))
+    lines = [
+        f"| | {' | '.join(f'`{stem}`, α {alpha:g}' for stem, alpha in columns)} |",
+        "|---|" + "---|" * len(columns),
+    ]
+    lines += [
+        f"| {_name(name)} | {' | '.join(cells.get((name, *column), '') for column in columns)} |"
+        for name in dict.fromkeys(searcher for searcher, _, _ in cells)
+    ]
+    return "\n".join(lines)
+
+
+def _reached(one: dict[str, Any]) -> str:
+    return "more than 30" if one["trials"] == math.inf else f"{one['trials']:g} in {one['rounds']:g}"
 
 
 def replays() -> str:

@@ -10,11 +10,12 @@ import time
 
 import pytest
 
-from bocl.errors import ConfigError
+from bocl.errors import ConfigError, DataError
 from bocl.experiment.study import jobs, load_study, studies
 from bocl.experiment.workers import run_jobs
 from bocl.records.journal import Journal
 
+OPTIONS = {"device": "cpu", "data": None, "command": "bocl study"}
 QUICK = ["stream.tasks=2", "recipe.epochs=1", "search.kind=random", "search.trials=1", "search.warm_points=1"]
 
 MINE = """# What this is for
@@ -108,7 +109,14 @@ def test_runs_are_made_once_and_their_journals_kept(mine, tmp_path):
 
     def make():
         return run_jobs(
-            wanted, tmp_path / "out", workers=2, records=tmp_path / "kept", device="cpu", data=None, tell=told.append
+            wanted,
+            tmp_path / "out",
+            workers=2,
+            records=tmp_path / "kept",
+            device="cpu",
+            data=None,
+            command="bocl study",
+            tell=told.append,
         )
 
     assert make() == 0
@@ -128,7 +136,14 @@ def test_runs_are_made_once_and_their_journals_kept(mine, tmp_path):
 def test_what_the_records_hold_is_not_made_again_elsewhere_unless_it_differs(mine, tmp_path):
     """The journals alone are enough to go on with on another machine."""
     told: list[str] = []
-    options = {"workers": 1, "records": tmp_path / "kept", "device": "cpu", "data": None, "tell": told.append}
+    options = {
+        "workers": 1,
+        "records": tmp_path / "kept",
+        "device": "cpu",
+        "data": None,
+        "command": "bocl study",
+        "tell": told.append,
+    }
     wanted = jobs([load_study(mine)], names=["sn"], seeds=[3, 4], overrides=QUICK)
     run_jobs(wanted[:1], tmp_path / "one", **options)
     told.clear()
@@ -153,7 +168,16 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(mine, tmp_path):
     (tmp_path / "out" / "digits" / "sn" / "sn-seed3").mkdir(parents=True)
     (tmp_path / "out" / "digits" / "sn" / "sn-seed3" / "mine.txt").write_text("not a run")
     told: list[str] = []
-    failed = run_jobs(wanted, tmp_path / "out", workers=1, records=None, device="cpu", data=None, tell=told.append)
+    failed = run_jobs(
+        wanted,
+        tmp_path / "out",
+        workers=1,
+        records=None,
+        device="cpu",
+        data=None,
+        command="bocl study",
+        tell=told.append,
+    )
     assert failed == 1
     assert "sn-seed3" in next(line for line in told if "  sn  " in line)
     assert "ACC" in next(line for line in told if "  dear  " in line)
@@ -182,5 +206,24 @@ def test_several_studies_at_once_make_shared_runs_once(tmp_path, mine):
     assert {job.run_place for job in together} == apart
     path = tmp_path / "other.toml"
     path.write_text('on = ["digits"]\nseeds = [3]\n[[run]]\nname = "dear"\nset = ["reward.alpha=0.2"]')
-    with pytest.raises(ConfigError, match="two studies have a run 'dear' on digits that differs"):
+    with pytest.raises(ConfigError, match="two studies have a run 'dear' on digits that differs; rename one of them"):
         jobs([load_study(mine), load_study(str(path))])
+
+
+def test_parts_that_cannot_be_read_are_told_before_the_work(mine, tmp_path):
+    wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
+    (tmp_path / "parts.json").write_text("{")
+    options = {"workers": 1, "tell": print, **OPTIONS}
+    with pytest.raises(DataError, match=r"parts\.json cannot be read"):
+        run_jobs(wanted, tmp_path / "out", records=tmp_path, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_record_without_test_scores_is_not_enough_where_they_are_wanted(mine, tmp_path):
+    told: list[str] = []
+    options = {"workers": 1, "tell": told.append, **OPTIONS}
+    for curve in ("false", "true", "false"):
+        wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, f"test_curve={curve}"])
+        run_jobs(wanted, tmp_path / curve, records=tmp_path / "kept", **options)
+    assert [line.split("  ")[0] for line in told[:2]] == ["1/1", "1/1"]
+    assert told[2].startswith("1 of 1 run already")

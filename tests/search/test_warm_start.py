@@ -93,9 +93,9 @@ def test_an_infinite_difficulty_is_refused() -> None:
         PaperSearch(problem([(0.1, (1, 1)), (-math.inf, (2, 2))]), SETTINGS)
 
 
-def test_an_unknown_difficulty_is_near_to_nothing() -> None:
-    memory = [(0.1, (1, 1)), (math.nan, (2, 2)), (0.4, (3, 3))]
-    assert remembered_points(problem(memory)) == [(3, 3), (1, 1)]
+def test_an_unknown_difficulty_is_nearest_to_nothing() -> None:
+    memory = [(math.nan, (4, 4)), (0.1, (1, 1)), (math.nan, (2, 2)), (0.4, (3, 3))]
+    assert remembered_points(problem(memory)) == [(3, 3), (1, 1), (2, 2), (4, 4)], "the more recent first"
     cold = problem(memory, difficulty=math.nan)
     assert remembered_points(cold) == []
     asked = PaperSearch(cold, SETTINGS).ask(8)

@@ -129,9 +129,14 @@ class _Course:
         )
         searcher = make_searcher(problem, settings)
         self.told, self.regrets, self.rounds = [zero], [_regret(task, zero.widths)], [0]
+        awaited = bool(problem.awaited)
+        if awaited and settings.round_size == 1:  # as in a run
+            searcher.tell([zero])
+            awaited = False
         while asked := searcher.ask(settings.round_size):
-            if problem.awaited and len(self.told) == 1:
+            if awaited:
                 searcher.tell([zero])
+                awaited = False
             number = self.rounds[-1] + 1
             for trial in self._train(asked):
                 searcher.tell([trial])

@@ -185,7 +185,7 @@ class _RunDisplay:
         if self.searches:
             if self.round.purpose != "search":
                 return None  # what comes before a search says nothing about how long it takes
-            shown = (self.round.trial + 1 + shown * len(self.round.widths)) / (self.round.trials + 2)
+            shown = (self.round.trial + shown * len(self.round.widths)) / (self.round.trials + 1)
         if shown < 0.05:
             return None
         spent = time.perf_counter() - self.began

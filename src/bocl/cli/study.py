@@ -19,11 +19,16 @@ def study_command(
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of a study's, separated by commas.")] = None,
     overrides: Overrides = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes at once; times are then not each run's own.")] = 1,
-    records: Annotated[str | None, typer.Option(help="Folder that gets the journal of every finished run.")] = None,
+    records: Annotated[
+        str | None,
+        typer.Option(help="Folder that gets the journals of finished runs; those in it are not made again."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
 ) -> None:
     """Make the runs of one study or several; run the same command again to go on."""
+    import shlex
+    import sys
     from pathlib import Path
 
     from bocl.checks import counted
@@ -48,6 +53,7 @@ def study_command(
                 records=None if records is None else Path(records),
                 device=device,
                 data=data,
+                command=shlex.join(["bocl", *sys.argv[1:]]),
                 tell=typer.echo,
             )
     except KeyboardInterrupt as stop:

@@ -125,7 +125,7 @@ def jobs(
     wanted: dict[Path, Job] = {}
     for job in found:
         if wanted.setdefault(job.run_place, job) != job:
-            raise ConfigError(f"two studies have a run '{job.name}' on {job.preset} that differs; run them one by one")
+            raise ConfigError(f"two studies have a run '{job.name}' on {job.preset} that differs; rename one of them")
     for job in wanted.values():
         config = job.config()
         build_method(config, build_network(config.network), "cpu")

@@ -19,8 +19,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from bocl.checks import counted
+from bocl.errors import DataError
 from bocl.experiment.config import Config
 from bocl.experiment.side_by_side import MOST_AT_ONCE
 from bocl.experiment.store import machine, versions
@@ -43,13 +45,16 @@ def run_jobs(
     records: Path | None,
     device: str,
     data: str | None,
+    command: str,
     tell: Callable[[str], None],
 ) -> int:
     """Do every job, or find it finished; ``tell`` hears how each ended. Return how many failed.
 
     records  folder that gets, and keeps, what the head of this file says
+    command  that all this was asked for by, for the record
     """
     began, finished, failed = time.perf_counter(), 0, 0
+    before = [] if records is None else _read_parts(records)
     wanted = [job for job in jobs if records is None or not _recorded(job, records)]
     if len(wanted) < len(jobs):
         tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
@@ -68,7 +73,8 @@ def run_jobs(
             raise
         finally:
             if records is not None and wanted:
-                _note_part(records, workers, device, time.perf_counter() - began, finished)
+                part = {"workers": workers, "seconds": round(time.perf_counter() - began, 1), "finished": finished}
+                _write_parts(records, [*before, {"command": command, **_made_on(device), **part}])
     return failed
 
 
@@ -122,8 +128,9 @@ def _recorded(job: Job, records: Path) -> bool:
     if not place.is_file():
         return False
     kept = summarise(place)
-    then, now = (to_plain(config) for config in (parse_value(Config, kept.config, str(place)), job.config()))
-    return kept.finished and kept.seed == job.seed and relevant_settings(then) == relevant_settings(now)
+    then, now = parse_value(Config, kept.config, str(place)), job.config()
+    same = relevant_settings(to_plain(then)) == relevant_settings(to_plain(now))
+    return kept.finished and kept.seed == job.seed and same and then.test_curve >= now.test_curve
 
 
 def _keep(job: Job, out: Path, records: Path | None) -> str:
@@ -136,17 +143,22 @@ def _keep(job: Job, out: Path, records: Path | None) -> str:
     return f"ACC {100 * figures['accuracy']:.2f} %  {figures['parameters']:,} parameters"
 
 
-def _note_part(records: Path, workers: int, device: str, seconds: float, finished: int) -> None:
+def _made_on(device: str) -> dict[str, Any]:
+    return {"date": date.today().isoformat(), "versions": versions(), **machine(resolve_device(device))}
+
+
+def _read_parts(records: Path) -> list[Any]:
+    """Return the parts noted so far; what cannot be read is told before the work, not after it."""
     place = records / PARTS
-    before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else []
-    part = {
-        "command": f"bocl {' '.join(sys.argv[1:])}",
-        "date": date.today().isoformat(),
-        "versions": versions(),
-        **machine(resolve_device(device)),
-        "workers": workers,
-        "seconds": round(seconds, 1),
-        "finished": finished,
-    }
-    lines = ",\n".join(json.dumps(entry) for entry in (*before, part))
-    write_whole(place, f"[\n{lines}\n]\n".encode())
+    try:
+        found = json.loads(place.read_text(encoding="utf-8")) if place.exists() else []
+    except (OSError, ValueError) as error:
+        raise DataError(f"{place} cannot be read: {error}; move it away, then run the same command again") from error
+    if not isinstance(found, list):
+        raise DataError(f"{place} is no list of parts; move it away, then run the same command again")
+    return found
+
+
+def _write_parts(records: Path, parts: Sequence[Any]) -> None:
+    lines = ",\n".join(json.dumps(part) for part in parts)
+    write_whole(records / PARTS, f"[\n{lines}\n]\n".encode())

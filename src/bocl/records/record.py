@@ -115,7 +115,7 @@ class TaskRecord:
 
     @property
     def searched(self) -> int:
-        """How many children its search asked for: all trials but z = 0, trial 0, which is trained before."""
+        """How many children its search asked for: all trials but trial 0, z = 0, which nobody asks for."""
         return max(len(self.trials) - 1, 0)
 
 

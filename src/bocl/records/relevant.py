@@ -10,21 +10,25 @@ METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "
 _ALL_HAVE = ("stream.", "network.", "recipe.")
 _MATTERS = {
     "bocl": ("growth.", "search.", "reward.", "goal.", "memory"),
-    "rcl": ("growth.wiring", "search.bounds", "search.round_size", "reward.alpha", "goal.", "rcl."),
+    "rcl": ("growth.wiring", "search.bounds", "reward.alpha", "goal.", "rcl."),
     "fixed": ("growth.", "fixed."),
     "frozen": ("growth.",),
 }
 _NEVER_MATTERS = ("seed", "search.memory_gb")  # of these, only how a run is computed depends
+_OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian", "search.controller": "reinforce"}
 
 
 def relevant_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return {dotted name: value} of the settings that a method's results depend on, the seed apart."""
-    method = str(config["method"])
+    method, flat = str(config["method"]), dict(_flatten(config, ""))
     matters = (*_ALL_HAVE, *_MATTERS.get(method, (f"{method}.",)))
+    kind = flat.get("search.kind")
     return {
         name: value
-        for name, value in _flatten(config, "")
-        if name not in _NEVER_MATTERS and (method not in METHODS or name.startswith(matters))
+        for name, value in flat.items()
+        if name not in _NEVER_MATTERS
+        and _OF_ONE_SEARCH.get(name, kind) == kind
+        and (method not in METHODS or name.startswith(matters))
     }
 
 

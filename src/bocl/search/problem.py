@@ -25,7 +25,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 #: What it is worth, in accuracy, to save all that could be added: the same for every target, so that a search for 0.999
-#: goes on for as small a saving as one for 0.9 (``search.least_gain`` = 0.001 is a hundredth of it).
+#: goes on for as small a saving as one for 0.9 (``search.least_gain`` = 0.002 is a fiftieth of it).
 SAVED = 0.1
 
 
@@ -93,7 +93,7 @@ class Searcher(Protocol):
         ...
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Take in trained children, in any order; a NaN accuracy is a failed trial."""
+        """Take in trained children, in any order, awaited ones too; a NaN accuracy is a failed trial."""
         ...
 
     def best(self) -> Widths:

@@ -23,7 +23,8 @@ class SearchSettings:
     patience     H: children in a row, after the opening points, without a new best reward
     warm_points  m: opening points, trained before the search proper begins
     bounds       most units a group may grow by: one number for all groups, or one per group
-    round_size   children asked for, and trained together, in one round; a searcher may give fewer
+    round_size   children asked for, and trained together, in one round; a searcher may give fewer. z = 0 comes along
+                 with the first round, or alone before it where children are trained one by one
     memory_gb    most memory that children trained together may take; a larger round is trained in parts
     least_gain   of "bayesian": it is over when no point is expected to raise the reward by this much; 0: never. With a
                  target reached, saving all that could be added counts 0.1

@@ -16,12 +16,16 @@ from bocl.search.problem import Problem
 def remembered_points(problem: Problem) -> list[Widths]:
     """Return the widths committed for earlier tasks, nearest difficulty first, each once.
 
-    Of equally near tasks the more recent comes first. Widths outside the bounds or of a network of another shape are
-    left out, and so are tasks whose difficulty is unknown; where this task's is unknown, nothing is near it.
+    Of equally near tasks the more recent comes first; tasks whose difficulty is unknown come last. Widths outside the
+    bounds or of a network of another shape are left out; where this task's difficulty is unknown, nothing is near it.
     """
     if math.isnan(problem.difficulty):
         return []
-    recent_first = [task for task in reversed(problem.history) if not math.isnan(task.difficulty)]
-    nearest_first = sorted(recent_first, key=lambda task: abs(task.difficulty - problem.difficulty))
+    recent_first = problem.history[::-1]
+    nearest_first = sorted(recent_first, key=lambda task: _distance(task.difficulty, problem.difficulty))
     points = dict.fromkeys(task.best for task in nearest_first)
     return [point for point in points if lies_in(point, problem.bounds)]
+
+
+def _distance(one: float, other: float) -> float:
+    return math.inf if math.isnan(one) else abs(one - other)

@@ -1,0 +1,54 @@
+"""Which settings runs are told apart by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bocl.experiment.config import load_config
+from bocl.experiment.grid import METHOD_NAMES
+from bocl.records.relevant import METHODS, relevant_settings
+from bocl.settings import to_plain
+
+
+def settings(*overrides: str, method: str = "bocl", seed: int = 0) -> dict[str, object]:
+    config = replace(load_config("digits", overrides), method=method, seed=seed)  # type: ignore[arg-type]
+    return relevant_settings(to_plain(config))
+
+
+def test_every_method_is_known() -> None:
+    assert set(METHODS) == set(METHOD_NAMES)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_all_depend_on_and_the_seed_apart(method: str) -> None:
+    assert settings(method=method) == settings(method=method, seed=7)
+    assert settings(method=method) != settings("recipe.epochs=3", method=method)
+
+
+@pytest.mark.parametrize(
+    ("method", "override", "matters"),
+    [
+        ("bocl", "reward.alpha=0.5", True),
+        ("bocl", "goal.budget=5000", True),
+        ("bocl", "search.least_gain=0.5", True),
+        ("bocl", "search.controller=as-released", False),
+        ("bocl", "search.memory_gb=1", False),
+        ("rcl", "reward.alpha=0.5", True),
+        ("rcl", "search.round_size=1", False),
+        ("sn", "reward.alpha=0.5", False),
+        ("ewc", "ewc.strength=5", True),
+        ("fixed", "fixed.widths=2", True),
+        ("fixed", "search.trials=2", False),
+    ],
+)
+def test_what_a_method_depends_on(method: str, override: str, matters: bool) -> None:
+    assert (settings(method=method) != settings(override, method=method)) == matters
+
+
+def test_settings_of_one_search_matter_to_no_other() -> None:
+    for kind, changed in (("paper", "search.least_gain=0.5"), ("random", "search.transfer=false")):
+        assert settings(f"search.kind={kind}") == settings(f"search.kind={kind}", changed)
+    learnt = "search.kind=reinforce"
+    assert settings(learnt) != settings(learnt, "search.controller=as-released")
