@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
+import torch.nn.functional as F
 
 from bocl.networks import products
 from bocl.networks.graph import Layer, Source
@@ -45,6 +49,49 @@ def test_windows_laid_out_are_a_convolution(monkeypatch, kernel, stride, padding
     torch.testing.assert_close(laid_out, grouped, rtol=1e-12, atol=1e-12)
     for one, other in zip(gradients(laid_out, x, weight, bias), gradients(grouped, x, weight, bias), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [((1, 1), (2, 3), (0, 0)), ((1, 1), (2, 2), "valid")])
+def test_skipped_pixels_are_picked_out_and_never_strided_over(monkeypatch, kernel, stride, padding, groups):
+    strides, convolve = [], F.conv2d
+
+    def noting(x, weight, bias, stride, *others):
+        strides.append(stride)
+        return convolve(x, weight, bias, stride, *others)
+
+    monkeypatch.setitem(products.CONVOLUTIONS, 2, noting)
+    x, weight, bias = random(7, 4, 8, 9), random(6, 4 // groups, *kernel), random(6)
+    found = products.plain_product(layer_of(kernel, stride, padding), x, weight, bias, groups)
+    wanted = convolve(x, weight, bias, stride, padding, groups=groups)
+    assert strides == [(1, 1)]
+    for one, other in zip(
+        (found, *gradients(found, x, weight, bias)), (wanted, *gradients(wanted, x, weight, bias)), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [((1, 1), (2, 2), (1, 1)), ((3, 1), (2, 2), (0, 0))])
+def test_a_stride_that_skips_nothing_alone_is_left_to_pytorch(kernel, stride, padding):
+    x, weight, bias = random(7, 4, 8, 9), random(6, 4, *kernel), random(6)
+    found = products.plain_product(layer_of(kernel, stride, padding), x, weight, bias)
+    assert torch.equal(found, F.conv2d(x, weight, bias, stride, padding))
+
+
+def test_the_gradient_of_a_narrow_shortcut_stays_within_its_memory():
+    """In a process of its own, which dies where the gradient is computed over a stride."""
+    script = """
+import torch
+from bocl.networks.graph import Layer, Source
+from bocl.networks.products import shared_product
+torch.set_num_threads(2)
+form = dict(kernel=(1, 1), stride=(2, 2), padding=(0, 0), dilation=(1, 1))
+layer = Layer("shortcut", (0,), Source(0, 8), 0, bias=False, **form)
+weight = torch.randn(1, 16, 8, 1, 1, requires_grad=True)
+for _ in range(5):
+    shared_product(layer, torch.randn(7, 8, 32, 32), weight, None).sum().backward()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.parametrize("laid_out", [False, True])

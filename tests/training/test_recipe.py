@@ -81,8 +81,8 @@ def test_auto_takes_what_there_is():
     assert resolve_device("cpu:0") == torch.device("cpu")
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_small_steps_use_one_thread_and_leave_the_count_as_it_was():
-    torch.set_num_threads(2)
     with sensible_threads(10):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2

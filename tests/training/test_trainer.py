@@ -61,8 +61,8 @@ def test_dropout_follows_the_seed_too():
     assert_same(trained(1), trained(1))
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_the_global_random_state_and_threads_are_left_as_they_were():
-    torch.set_num_threads(2)
     network = children(module=nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)))
     torch.manual_seed(7)
     before = torch.random.get_rng_state()

@@ -23,8 +23,23 @@ def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, 
     """One ordinary product: x (n, in, *space), weight (out, in, *kernel)."""
     if not layer.kernel:
         return F.linear(x, weight, bias)
-    convolve = CONVOLUTIONS[len(layer.kernel)]
-    return convolve(x, weight, bias, layer.stride, layer.padding, layer.dilation, groups)
+    convolve, stride = CONVOLUTIONS[len(layer.kernel)], layer.stride
+    if _skips_pixels(layer) and not x.is_cuda:
+        pixels: Any = (..., *(slice(None, None, step) for step in stride))
+        x, stride = x[pixels], (1,) * len(stride)
+    return convolve(x, weight, bias, stride, layer.padding, layer.dilation, groups)
+
+
+def _skips_pixels(layer: Layer) -> bool:
+    """Return whether the layer reads every s-th pixel alone: a strided convolution of kernel 1, as of a shortcut.
+
+    oneDNN's gradient for such a weight writes past its memory where an image of few channels has them last and several
+    threads share the batch (github.com/uxlfoundation/oneDNN/issues/6035). The pixels, picked out first, are convolved
+    without a stride.
+    """
+    return (
+        set(layer.kernel) == {1} and set(layer.stride) != {1} and layer.padding in ("valid", (0,) * len(layer.kernel))
+    )
 
 
 def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bocl.training.batches import DeviceTask
 from bocl.training.hooks import Hooks
+from bocl.training.optimisers import SGD, Adam
 from bocl.training.precision import matrix_precision
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
@@ -240,5 +241,5 @@ def make_optimiser(
     options: dict[str, Any] = {"weight_decay": recipe.weight_decay, "fused": fused or None}
     first: Any = recipe.learning_rate if rate is None else rate
     if recipe.optimiser == "sgd":
-        return torch.optim.SGD(parameters, first, momentum=recipe.momentum, **options)
-    return torch.optim.Adam(parameters, first, capturable=rate is not None, **options)
+        return SGD(parameters, first, momentum=recipe.momentum, **options)
+    return Adam(parameters, first, capturable=rate is not None, **options)

@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
 from bocl.training.hooks import Hooks
+from bocl.training.operations import Operations
 from bocl.training.precision import matrix_precision
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache, make_step
@@ -75,7 +75,6 @@ def train(
 
     The order of samples depends on the seed alone, so networks trained apart with one seed see the same batches.
     """
-    _load_optimisers()
     began = time.perf_counter()
     device, tasks = tasks[0].device, list(tasks)
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
@@ -118,23 +117,16 @@ def train(
     return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
 
 
-@cache
-def _load_optimisers() -> None:
-    """Take the first step of any optimiser: PyTorch loads hundreds of modules then, which is no part of a training."""
-    weight = torch.zeros(1, requires_grad=True)
-    weight.grad = torch.zeros(1)
-    torch.optim.SGD([weight], lr=0.1).step()
-
-
 def _operations(network: Trainable, task: DeviceTask, samples: int) -> int | None:
     """Count the floating-point operations of a forward pass of so many samples on a CPU."""
     if task.device.type != "cpu":
         return None
     training, network.training = network.training, False
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    counted = Operations()
+    with torch.no_grad(), counted:
         network(task.train.rows(slice(1))[0], task.index)
     network.training = training
-    return int(counter.get_total_flops()) * samples
+    return counted.count * samples
 
 
 def _copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
