@@ -164,8 +164,8 @@ def claims() -> str:
 
 def _told(finding: Finding) -> str:
     if finding.verdict == "open":
-        return f"open (paper: {finding.paper})"
-    return f"{finding.ours} (paper: {finding.paper}): **{finding.verdict}**"
+        return f"open; paper {finding.paper}"
+    return f"**{finding.verdict}**: {finding.ours}; paper {finding.paper}"
 
 
 def _size(setting: Setting) -> str:
@@ -236,8 +236,10 @@ def parts() -> str:
             f"| `{words}` | {part['date']} | {part['name']} | {part['workers']} | {part['finished']} "
             f"| {part['seconds']:.0f} s |"
         )
-    total = sum(part["seconds"] for part in done)
-    lines.append(f"| all | | | | {sum(part['finished'] for part in done)} | {total:.0f} s |")
+    for name in dict.fromkeys(part["name"] for part in done):
+        there = [part for part in done if part["name"] == name]
+        seconds, runs = (sum(part[figure] for part in there) for figure in ("seconds", "finished"))
+        lines.append(f"| all | | {name} | | {runs} | {seconds:.0f} s |")
     return "\n".join(lines)
 
 
