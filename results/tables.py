@@ -10,7 +10,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
@@ -169,7 +169,11 @@ def _told(finding: Finding) -> str:
 
 
 def _size(setting: Setting) -> str:
-    stored = setting.spread("parameters").mean
+    return _mean_size(setting.runs)
+
+
+def _mean_size(runs: Sequence[RunSummary]) -> str:
+    stored = fmean(run.figures()["parameters"] for run in runs)
     return f"{stored / 1e6:.2f} M" if stored >= 1e6 else f"{stored / 1e3:.0f} k"
 
 
@@ -197,7 +201,7 @@ def paired() -> str:
 
 
 def _difference(preset: str, other: str, measure: Callable[[RunSummary], float]) -> str:
-    """Return bocl less another run of the same seed, in points: mean ± sd, and how often it is more."""
+    """Return bocl less another run of the same seed, in points: mean ± sd, how often it is more, and both sizes."""
     rivals: dict[str, dict[int, RunSummary]] = {}
     for journal in sorted((HERE / "paper" / preset).glob(f"{other}-seed-*.jsonl")):
         run = summarise(journal)
@@ -205,14 +209,13 @@ def _difference(preset: str, other: str, measure: Callable[[RunSummary], float])
     if not rivals:
         return ""
     best = max(rivals.values(), key=lambda runs: fmean(fmean(run.tasks[-1].validation_row) for run in runs.values()))
-    gains = [
-        100 * (measure(summarise(HERE / "paper" / preset / f"bocl-seed-{seed}.jsonl")) - measure(run))
-        for seed, run in best.items()
-    ]
+    pairs = [(summarise(HERE / "paper" / preset / f"bocl-seed-{seed}.jsonl"), run) for seed, run in best.items()]
+    gains = [100 * (measure(own) - measure(run)) for own, run in pairs]
     if len(gains) < 2:
         return ""
     more = sum(gain > 0 for gain in gains)
-    return f"{fmean(gains):+.2f} ± {stdev(gains):.2f}, more in {more} of {len(gains)}"
+    own, theirs = (_mean_size(runs) for runs in ([own for own, _ in pairs], [run for _, run in pairs]))
+    return f"{fmean(gains):+.2f} ± {stdev(gains):.2f}, more in {more} of {len(gains)} ({own} against {theirs})"
 
 
 def _accuracy(run: RunSummary) -> float:

@@ -123,6 +123,15 @@ def test_an_open_claim_says_what_is_wanting():
     assert judged("accuracy", "fixed-size networks", a_run()).margin == "no run of sn or ewc or gem"
 
 
+def test_trials_are_compared_over_seeds_that_both_were_run_with():
+    slow = [a_trial((0, 0), 0.5, 1), a_trial((1, 0), 0.6, 2), a_trial((2, 0), 0.9, 3)]
+    fast = [a_trial((0, 0), 0.5, 1), a_trial((2, 0), 0.9, 3)]
+    ours = [a_run(seed=0, trials=fast), a_run(seed=1, trials=slow[:2])]
+    assert judged("trials", "random", *ours, a_run(seed=0, search__kind="random", trials=slow)).verdict == "met"
+    apart = judged("trials", "random", ours[0], a_run(seed=7, search__kind="random", trials=slow))
+    assert (apart.verdict, apart.margin) == ("open", "no seed that both were run with")
+
+
 def test_attention_is_worth_what_pairs_say():
     def found(gain):
         return judged(

@@ -250,11 +250,11 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the commit of the checkout bocl runs from, or '' for an installed package."""
+    """Return the commit of the checkout bocl runs from, -dirty if changed since, or '' for an installed package."""
     here = Path(__file__).parent
     try:
         answer = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "HEAD"],
+            ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
             capture_output=True,
             text=True,
             timeout=10,

@@ -181,9 +181,12 @@ def _trials(claim: Claim, stream: Stream) -> Finding:
         missing = "bocl" if own is None else f"bocl with {claim.rival} search"
         return Finding(claim, about, "fewer", margin=f"no run of {missing}")
     on_test = tested(stream)
-    theirs = trial_curve(other, on_test=on_test)
+    seeds = {run.seed for run in own.headline.runs} & {run.seed for run in other.headline.runs}
+    if not seeds:
+        return Finding(claim, about, "fewer", margin="no seed that both were run with")
+    ours_then, theirs = (trial_curve(system, on_test=on_test, seeds=seeds) for system in (own, other))
     target = theirs[-1].mean
-    needed, reached = _first_at(theirs, target), _first_at(trial_curve(own, on_test=on_test), target)
+    needed, reached = _first_at(theirs, target), _first_at(ours_then, target)
     if needed is None or reached is None:
         return Finding(claim, about, "fewer", f"{100 * target:.2f} % never reached, {needed} there", "missed")
     ours = f"{reached} for {100 * target:.2f} %, {needed} there"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean
 
 from bocl.records.record import TaskRecord
@@ -35,9 +35,10 @@ def _searched(system: System) -> list[TaskRecord]:
     return [task for run in system.headline.runs for task in run.tasks if task.trials]
 
 
-def trial_curve(system: System, *, on_test: bool) -> list[Spread]:
+def trial_curve(system: System, *, on_test: bool, seeds: Collection[int] | None = None) -> list[Spread]:
     """Return accuracy after 0, 1, … trials, over seeds: each a mean over tasks. A search that is over stays level."""
-    curves = [[best_so_far(task, on_test=on_test) for task in run.tasks if task.trials] for run in system.headline.runs]
+    runs = [run for run in system.headline.runs if seeds is None or run.seed in seeds]
+    curves = [[best_so_far(task, on_test=on_test) for task in run.tasks if task.trials] for run in runs]
     length = max(len(curve) for run in curves for curve in run)
     levels = [[_levelled(curve, length) for curve in run] for run in curves if run]
     return [Spread.of([fmean(curve[trial] for curve in run) for run in levels]) for trial in range(length)]
