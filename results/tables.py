@@ -17,8 +17,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
+from bocl.records.wording import points
+from bocl.report.figures import percent_with_sd
 from bocl.report.findings import Finding, findings
-from bocl.report.systems import Setting, Spread, Stream, arrange
+from bocl.report.systems import Setting, Stream, arrange
 
 HERE = Path(__file__).parent
 PRESETS = ("permuted-mnist", "mixed-mnist", "split-cifar100")
@@ -118,8 +120,8 @@ def evaluation() -> str:
                 name = system.name + (f", {setting.label}" if setting.label else "")
                 lines.append(
                     f"| {f'**{name}**' if system.name == 'bocl' else name} | {accuracy.count} "
-                    f"| {_percent(accuracy)} | {_points(setting.spread('backward_transfer').mean)} "
-                    f"| {_points(setting.spread('first_task_forgetting').mean)} "
+                    f"| {percent_with_sd(accuracy)} | {points(setting.spread('backward_transfer').mean)} "
+                    f"| {points(setting.spread('first_task_forgetting').mean)} "
                     f"| {setting.spread('parameters').mean:,.0f} | {setting.spread('memory').mean:,.0f} "
                     f"| {f'{trials:.1f}, {rounds:.1f}' if trials else ''} "
                     f"| {setting.spread('samples').mean / 1e6:.1f} M |"
@@ -141,12 +143,7 @@ def systems() -> str:
     lines = [f"| | {' | '.join(f'`{stream.name}`' for stream in streams)} |", "|---|" + "---|" * len(streams)]
     for name in names:
         found = [next((system for system in stream.systems if system.name == name), None) for stream in streams]
-        cells = [
-            ""
-            if system is None
-            else f"{_percent(system.headline.spread('accuracy'))}, {_size(system.headline)}{_seeds(system.headline)}"
-            for system in found
-        ]
+        cells = ["" if system is None else _headline(system.headline) for system in found]
         lines.append(f"| {f'**{name}**' if name == 'bocl' else name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -168,17 +165,14 @@ def _told(finding: Finding) -> str:
     return f"**{finding.verdict}**: {finding.ours}; paper {finding.paper}"
 
 
-def _size(setting: Setting) -> str:
-    return _mean_size(setting.runs)
-
-
-def _mean_size(runs: Sequence[RunSummary]) -> str:
+def _size(runs: Sequence[RunSummary]) -> str:
     stored = fmean(run.figures()["parameters"] for run in runs)
     return f"{stored / 1e6:.2f} M" if stored >= 1e6 else f"{stored / 1e3:.0f} k"
 
 
-def _seeds(setting: Setting) -> str:
-    return "" if len(setting.runs) == SEEDS else f" ({len(setting.runs)} seeds)"
+def _headline(setting: Setting) -> str:
+    fewer = "" if len(setting.runs) == SEEDS else f" ({len(setting.runs)} seeds)"
+    return f"{percent_with_sd(setting.spread('accuracy'))}, {_size(setting.runs)}{fewer}"
 
 
 def paired() -> str:
@@ -214,7 +208,7 @@ def _difference(preset: str, other: str, measure: Callable[[RunSummary], float])
     if len(gains) < 2:
         return ""
     more = sum(gain > 0 for gain in gains)
-    own, theirs = (_mean_size(runs) for runs in ([own for own, _ in pairs], [run for _, run in pairs]))
+    own, theirs = (_size(runs) for runs in ([own for own, _ in pairs], [run for _, run in pairs]))
     return f"{fmean(gains):+.2f} ± {stdev(gains):.2f}, more in {more} of {len(gains)} ({own} against {theirs})"
 
 
@@ -252,14 +246,6 @@ def _searched(run: RunSummary) -> tuple[float, float]:
     records = [json.loads(line)["record"] for line in journal_of(run.folder).read_text().splitlines()]
     rounds = sum(record["kind"] == "round" and record["purpose"] == "search" for record in records)
     return sum(task.searched for task in searched) / max(len(searched), 1), rounds / max(len(searched), 1)
-
-
-def _percent(spread: Spread) -> str:
-    return f"{100 * spread.mean:.2f} %" if spread.sd is None else f"{100 * spread.mean:.2f} ± {100 * spread.sd:.2f} %"
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.2f}" if value else "0"
 
 
 def search() -> str:
@@ -308,8 +294,8 @@ def _name(searcher: str) -> str:
 
 
 def _ended(one: dict[str, Any]) -> str:
-    trials, rounds, kept, error = one["ended"]
-    return f"{trials:.1f}, {rounds:.1f} | {100 * kept:.2f} ± {100 * error:.2f}"
+    end = one["ended"]
+    return f"{end['trials']:.1f}, {end['rounds']:.1f} | {100 * end['regret']:.2f} ± {100 * end['error']:.2f}"
 
 
 def rounds() -> str:

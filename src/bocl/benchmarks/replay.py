@@ -117,26 +117,22 @@ class _Course:
         self._generator = np.random.default_rng(seed_for(seed, "measure"))
         self._on_other_samples: dict[Widths, float] = {}
         (zero,) = self._train([(0,) * len(task.bounds)])
+        first = settings.wants_difficulty or settings.round_size == 1  # z = 0 is trained before the search, as in a run
         problem = Problem(
             task.bounds,
             task.parameters,
             task.penalty,
-            known=(zero,) if settings.wants_difficulty else (),
-            awaited=() if settings.wants_difficulty else (zero.widths,),
+            known=(zero,) if first else (),
+            awaited=() if first else (zero.widths,),
             history=tuple(history),
             seed=seed,
             candidates=task.candidates,
         )
         searcher = make_searcher(problem, settings)
         self.told, self.regrets, self.rounds = [zero], [_regret(task, zero.widths)], [0]
-        awaited = bool(problem.awaited)
-        if awaited and settings.round_size == 1:  # as in a run
-            searcher.tell([zero])
-            awaited = False
         while asked := searcher.ask(settings.round_size):
-            if awaited:
+            if problem.awaited and len(self.told) == 1:
                 searcher.tell([zero])
-                awaited = False
             number = self.rounds[-1] + 1
             for trial in self._train(asked):
                 searcher.tell([trial])

@@ -37,14 +37,23 @@ class Contestant:
 
 
 @dataclass(frozen=True)
+class MeanEnd:
+    """Searches as in a run, means over replays; ``error`` is the standard error of the kept child's regret."""
+
+    trials: float
+    rounds: float
+    regret: float
+    error: float
+
+
+@dataclass(frozen=True)
 class Standing:
     """How a searcher did over all replays.
 
     trials, rounds  median number until its best child is as good as the best there is; ∞: never, in most
     regret, spread  mean and standard deviation over replays, in accuracy, after each trial; entry 0 is z = 0
     limit           mean regret of what all measurements of the tasks together would choose
-    ended           the search as in a run, means over replays: trials, rounds, regret of the child it kept, and the
-                    standard error of that
+    ended           the search as in a run
     """
 
     searcher: str
@@ -55,7 +64,7 @@ class Standing:
     regret: tuple[float, ...]
     spread: tuple[float, ...]
     limit: float
-    ended: tuple[float, float, float, float]
+    ended: MeanEnd
 
 
 def streams_of(table: TrialTable | None, alpha: float) -> Streams:
@@ -152,7 +161,7 @@ def _standing(name: str, alpha: float, done: Sequence[Replay], trials: int) -> S
         tuple(fmean(after) for after in curves),
         tuple(stdev(after) if len(done) > 1 else 0.0 for after in curves),
         fmean(one.limit for one in done),
-        (
+        MeanEnd(
             fmean(one.ended.trials for one in done),
             fmean(one.ended.rounds for one in done),
             fmean(one.ended.regret for one in done),

@@ -128,9 +128,9 @@ def _row(standing: Standing) -> str:
     numbers = (f"{standing.trials:.1f}", f"{standing.rounds:.1f}") if found else (f"> {most}", "")
     figures = [f"{100 * mean:.2f} ± {100 * sd:5.2f}" for mean, sd in zip(standing.regret, standing.spread, strict=True)]
     after = "".join(f"{figures[at]:>15}" for at in AFTER if at <= most)
-    trials, rounds, regret, _ = standing.ended
-    ended = f"{trials:8.1f}{rounds:8.1f}{100 * regret:11.2f}"
-    return f"{standing.searcher:12}{numbers[0]:>8}{numbers[1]:>8}{after}{ended}"
+    ended = standing.ended
+    in_run = f"{ended.trials:8.1f}{ended.rounds:8.1f}{100 * ended.regret:11.2f}"
+    return f"{standing.searcher:12}{numbers[0]:>8}{numbers[1]:>8}{after}{in_run}"
 
 
 def _alphas(text: str) -> list[float]:
