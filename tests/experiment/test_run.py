@@ -158,6 +158,16 @@ def test_a_folder_of_another_config_is_refused_and_untouched(tmp_path, small):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize(("method", "other"), [("rcl", "search.least_gain=0.5"), ("sn", "reward.alpha=0.5")])
+def test_settings_of_other_methods_may_change_while_a_run_goes_on(tmp_path, small, method, other):
+    wanted = (f"method={method}", "stream.tasks=3")
+    run(small(*wanted), tmp_path / "whole")
+    with pytest.raises(Killed):
+        run(small(*wanted), tmp_path / "stopped", listen=kill_at("TaskDone", 2))
+    run(small(*wanted, other), tmp_path / "stopped")
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+
+
 def test_a_folder_with_something_else_in_it_is_refused_and_untouched(tmp_path, small):
     (tmp_path / "thesis.tex").write_text("all my work")
     with pytest.raises(FolderError, match="not a run"):

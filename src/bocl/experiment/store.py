@@ -39,6 +39,7 @@ from bocl.records.files import FULL, cannot_write, describe, make_folder, remove
 from bocl.records.interrupts import held_back
 from bocl.records.journal import FORMAT, Journal, read, to_json
 from bocl.records.record import PickRecord, Proof, RoundRecord, TaskRecord
+from bocl.records.relevant import lasting_settings
 from bocl.records.run_log import (
     JOURNAL,
     RunLog,
@@ -218,16 +219,20 @@ def check_folder(folder: Path, config: Config) -> None:
 
 
 def _check_same(folder: Path, old: Mapping[str, Any], config: Config) -> None:
-    """Refuse a folder of other settings; a setting that came later has its default there."""
+    """Refuse a folder of other settings; a setting that came later has its default there.
+
+    Settings of other methods may differ.
+    """
     try:
         before = parse_value(Config, old, "config")
     except ConfigError as error:
         raise FolderError(
             f"{folder / JOURNAL}: {error}; another version of bocl wrote it: give another folder with --out"
         ) from error
-    if digest(before) == digest(config):
+    was, now = to_plain(before), to_plain(config)
+    if lasting_settings(was) == lasting_settings(now):
         return
-    changes = _differences(to_plain(before), to_plain(config))
+    changes = _differences(was, now)
     raise FolderError(
         f"{folder / JOURNAL} was made with another config ({'; '.join(changes)}); give another folder with --out"
     )

@@ -8,9 +8,9 @@ from typing import Any
 METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "independent", "joint")
 
 _ALL_HAVE = ("stream.", "network.", "recipe.")
-_MATTERS = {
+_HAS = {
     "bocl": ("growth.", "search.", "reward.", "goal.", "memory"),
-    "rcl": ("growth.wiring", "search.bounds", "reward.alpha", "goal.", "rcl."),
+    "rcl": ("growth.wiring", "search.bounds", "search.memory_gb", "reward.alpha", "goal.", "rcl."),
     "fixed": ("growth.", "fixed."),
     "frozen": ("growth.",),
 }
@@ -20,16 +20,26 @@ _OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian"
 
 def relevant_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return {dotted name: value} of the settings that a method's results depend on, the seed apart."""
-    method, flat = str(config["method"]), dict(_flatten(config, ""))
-    matters = (*_ALL_HAVE, *_MATTERS.get(method, (f"{method}.",)))
-    kind = flat.get("search.kind")
+    own = _own_settings(config)
+    kind = own.get("search.kind")
     return {
         name: value
-        for name, value in flat.items()
-        if name not in _NEVER_MATTERS
-        and _OF_ONE_SEARCH.get(name, kind) == kind
-        and (method not in METHODS or name.startswith(matters))
+        for name, value in own.items()
+        if name not in _NEVER_MATTERS and _OF_ONE_SEARCH.get(name, kind) == kind
     }
+
+
+def lasting_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those that must stay the same when a run goes on: all but the settings of other methods."""
+    said = {name: config[name] for name in ("method", "seed", "test_curve") if name in config}
+    return {**_own_settings(config), **said}
+
+
+def _own_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that the method has at all."""
+    method = str(config["method"])
+    has = (*_ALL_HAVE, *_HAS.get(method, (f"{method}.",)))
+    return {name: value for name, value in _flatten(config, "") if method not in METHODS or name.startswith(has)}
 
 
 def _flatten(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from bocl.errors import DamagedError, InputError
 from bocl.records.files import read_stored
 from bocl.records.journal import FORMAT
 from bocl.records.record import PickRecord, Proof, RoundRecord, StoredFile, TaskRecord, Widths
+from bocl.records.relevant import lasting_settings
 from bocl.settings import parse_value
 
 JOURNAL = "journal.jsonl"
@@ -161,7 +162,8 @@ class RunLog:
         parse_value(int, start.config.get("seed"), "start.config.seed")
         stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
         _require(parse_value(int, stream.get("tasks"), "start.config.stream.tasks") >= 1, "a run has a task or more")
-        same = all(_agree(start.config, other.config) for other in self.starts)
+        lasting = lasting_settings(start.config)
+        same = all(_agree(lasting, lasting_settings(other.config)) for other in self.starts)
         _require(same, "the sessions have different settings")
         _require(all(start.data == other.data for other in self.starts), "the sessions ran on different data")
         _require(all(start.groups == other.groups for other in self.starts), "the sessions have different networks")
@@ -265,11 +267,9 @@ def _check_file(stored: StoredFile, place: str) -> None:
     _require(stored.bytes >= 0 and bool(_SHA256.fullmatch(stored.sha256)), f"{place} has no size or sha256")
 
 
-def _agree(one: Any, other: Any) -> bool:
+def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether settings are the same as far as both know them: a later version of bocl may have more."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(_agree(one[name], other[name]) for name in one.keys() & other.keys())
-    return bool(one == other)
+    return all(one[name] == other[name] for name in one.keys() & other.keys())
 
 
 def _require(fact: bool, otherwise: str) -> None:
