@@ -29,6 +29,7 @@ endif
 
 replicate: $(READY)  ## what is missing of the paper's evaluation, and a page of it: a GPU, WORKERS=16, hours; QUICK=1: on digits, minutes
 	$(BIN)/bocl study $(STUDIES) $(REPLICATE) --workers $(WORKERS)
+	$(BIN)/bocl study paper/time $(REPLICATE)
 	$(BIN)/bocl report $(PAGE)
 ifndef QUICK
 	mkdir -p results/paper/figures && cp runs/figures/figure-*.svg runs/figures/attention-*.svg results/paper/figures/

@@ -16,9 +16,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from bocl.checks import counted
 from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
 from bocl.records.wording import points
 from bocl.report.figures import percent_with_sd
+from bocl.report.figures import times as of_time
 from bocl.report.findings import Finding, findings
 from bocl.report.systems import Setting, Stream, arrange
 
@@ -171,7 +173,7 @@ def _size(runs: Sequence[RunSummary]) -> str:
 
 
 def _headline(setting: Setting) -> str:
-    fewer = "" if len(setting.runs) == SEEDS else f" ({len(setting.runs)} seeds)"
+    fewer = "" if len(setting.runs) == SEEDS else f" ({counted(len(setting.runs), 'seed')})"
     return f"{percent_with_sd(setting.spread('accuracy'))}, {_size(setting.runs)}{fewer}"
 
 
@@ -181,21 +183,25 @@ def paired() -> str:
         "| compared, pair by pair of seeds | measured | permuted-mnist | mixed-mnist | split-cifar100 |",
         "|---|---|---|---|---|",
     ]
-    for about, what, other, measure in (
-        ("attention less none", "test accuracy", "bocl-no-attention", _accuracy),
-        ("our search less the paper's", "reward on test samples", "bocl-paper", _reward),
-        ("our search less random", "reward on test samples", "bocl-random", _reward),
-        ("our search less reinforce", "reward on test samples", "bocl-reinforce", _reward),
-        ("search less fixed growth of its size, of the best shape", "test accuracy", "fixed-*", _accuracy),
+    for about, own, other, measure in (
+        ("attention less none", "bocl", "bocl-no-attention", _accuracy),
+        ("our search less the paper's", "bocl", "bocl-paper", _reward),
+        ("the same in rounds of 4", "bocl-rounds-of-4", "bocl-paper", _reward),
+        ("our search less random", "bocl", "bocl-random", _reward),
+        ("our search less reinforce", "bocl", "bocl-reinforce", _reward),
+        ("with earlier tasks' trials less without", "bocl", "bocl-cold", _reward),
+        ("units priced by cost less all alike", "bocl", "bocl-uniform-price", _accuracy),
+        ("search less fixed growth of its size, of the best shape", "bocl", "fixed-*", _accuracy),
     ):
-        cells = [_difference(preset, other, measure) for preset in PRESETS]
+        cells = [_difference(preset, own, other, measure) for preset in PRESETS]
         if any(cells):
+            what = "test accuracy" if measure is _accuracy else "reward on test samples"
             lines.append(f"| {about} | {what} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _difference(preset: str, other: str, measure: Callable[[RunSummary], float]) -> str:
-    """Return bocl less another run of the same seed, in points: mean ± sd, how often it is more, and both sizes."""
+def _difference(preset: str, mine: str, other: str, measure: Callable[[RunSummary], float]) -> str:
+    """Return one run less another of the same seed, in points: mean ± sd, how often it is more, sizes and trials."""
     rivals: dict[str, dict[int, RunSummary]] = {}
     for journal in sorted((HERE / "paper" / preset).glob(f"{other}-seed-*.jsonl")):
         run = summarise(journal)
@@ -203,13 +209,19 @@ def _difference(preset: str, other: str, measure: Callable[[RunSummary], float])
     if not rivals:
         return ""
     best = max(rivals.values(), key=lambda runs: fmean(fmean(run.tasks[-1].validation_row) for run in runs.values()))
-    pairs = [(summarise(HERE / "paper" / preset / f"bocl-seed-{seed}.jsonl"), run) for seed, run in best.items()]
+    places = {seed: HERE / "paper" / preset / f"{mine}-seed-{seed}.jsonl" for seed in best}
+    pairs = [(summarise(places[seed]), run) for seed, run in best.items() if places[seed].exists()]
     gains = [100 * (measure(own) - measure(run)) for own, run in pairs]
     if len(gains) < 2:
         return ""
     more = sum(gain > 0 for gain in gains)
-    own, theirs = (_size(runs) for runs in ([own for own, _ in pairs], [run for _, run in pairs]))
+    own, theirs = (_cost(runs) for runs in ([own for own, _ in pairs], [run for _, run in pairs]))
     return f"{fmean(gains):+.2f} ± {stdev(gains):.2f}, more in {more} of {len(gains)} ({own} against {theirs})"
+
+
+def _cost(runs: Sequence[RunSummary]) -> str:
+    trials = fmean(_searched(run)[0] for run in runs)
+    return _size(runs) + (f", {trials:.1f} trials" if trials else "")
 
 
 def _accuracy(run: RunSummary) -> float:
@@ -223,9 +235,20 @@ def _reward(run: RunSummary) -> float:
     return fmean(task.row[-1] - (trial.accuracy - trial.reward) for task, trial in zip(searched, kept, strict=True))
 
 
+def times() -> str:
+    """What learning ten tasks took, of runs alone on the device."""
+    lines = []
+    for stream in paper():
+        table = of_time(stream)
+        if not lines:
+            lines += [f"| stream | {' | '.join(table.header)} |", "|---" * (len(table.header) + 1) + "|"]
+        lines += [f"| `{stream.name}` | {' | '.join(row)} |" for row in table.rows]
+    return "\n".join(lines)
+
+
 def parts() -> str:
     """What the runs took, part by part."""
-    done = json.loads((HERE / "paper" / "parts.json").read_text())
+    done = [json.loads(line) for line in (HERE / "paper" / "parts.ndjson").read_text().splitlines()]
     lines = ["| part | date | on | processes at once | runs finished | time |", "|---|---|---|---|---|---|"]
     for part in done:
         words = re.sub(r" --(out|records|device|data) \S+", "", part["command"])
@@ -325,6 +348,7 @@ TABLES = {
     "evaluation": evaluation,
     "paired": paired,
     "claims": claims,
+    "times": times,
     "parts": parts,
     "search": search,
     "replays": replays,

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from bocl.errors import ConfigError, DataError
+from bocl.errors import ConfigError, WorkError
 from bocl.experiment.study import jobs, load_study, studies
 from bocl.experiment.workers import run_jobs
 from bocl.records.journal import Journal
@@ -158,7 +158,7 @@ def test_what_the_records_hold_is_not_made_again_elsewhere_unless_it_differs(min
     longer = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, "recipe.batch_size=48"])
     run_jobs(longer, tmp_path / "third", **options)
     assert told[0].startswith("1/1  digits  sn  seed 3")
-    parts = json.loads((tmp_path / "kept" / "parts.json").read_text())
+    parts = [json.loads(line) for line in (tmp_path / "kept" / "parts.ndjson").read_text().splitlines()]
     assert [part["finished"] for part in parts] == [1, 1, 1]
     assert all(part["seconds"] > 0 and part["workers"] == 1 and part["versions"]["torch"] for part in parts)
 
@@ -210,11 +210,11 @@ def test_several_studies_at_once_make_shared_runs_once(tmp_path, mine):
         jobs([load_study(mine), load_study(str(path))])
 
 
-def test_parts_that_cannot_be_read_are_told_before_the_work(mine, tmp_path):
+def test_parts_that_cannot_be_written_are_told_before_the_work(mine, tmp_path):
     wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
-    (tmp_path / "parts.json").write_text("{")
+    (tmp_path / "parts.ndjson").mkdir()
     options = {"workers": 1, "tell": print, **OPTIONS}
-    with pytest.raises(DataError, match=r"parts\.json cannot be read"):
+    with pytest.raises(WorkError, match=r"parts\.ndjson: cannot be written"):
         run_jobs(wanted, tmp_path / "out", records=tmp_path, **options)
     assert not (tmp_path / "out").exists()
 

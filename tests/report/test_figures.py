@@ -19,6 +19,7 @@ from bocl.report.figures import (
     first_task,
     parameter_bars,
     time_bars,
+    times,
 )
 from bocl.report.systems import arrange
 from bocl.report.trial_curves import best_so_far
@@ -61,6 +62,27 @@ def test_time_is_that_of_runs_alone_in_a_unit_that_fits():
     assert bars.axis.label == "training time (min)"
     assert time_bars(one(a_run(seconds=299.0))).axis.label == "training time (s)"
     assert time_bars(one(a_run(seconds=7200.0))).axis.label == "training time (h)"
+
+
+def test_times_of_repeats_alone_on_the_device_count_children_together_and_one_by_one():
+    stream = one(
+        a_run(seconds=90.0, at_once=16),
+        a_run(seconds=20.0, folder="timed"),
+        a_run(seconds=30.0, seed=1, folder="timed too"),
+        a_run(seconds=80.0, search__memory_gb=1e-6, folder="one by one"),
+        a_run("sn", seconds=5.0),
+        a_run("ewc", seconds=70.0, at_once=16),
+    )
+    assert times(stream).rows == (("bocl", "25.0 s", "80 s", "1 k", "3"), ("sn", "5.0 s", "", "1 k", "1"))
+    assert [(row.label, row.value) for row in time_bars(stream).rows] == [("bocl", 25.0), ("sn", 5.0)]
+
+
+def test_times_of_different_machines_are_not_compared():
+    def elsewhere(run):
+        return replace(run, sessions=tuple(replace(start, machine={"name": "another"}) for start in run.sessions))
+
+    stream = one(a_run(seconds=20.0), a_run("sn", seconds=5.0), elsewhere(a_run("ewc", seconds=1.0)))
+    assert [row.label for row in time_bars(stream).rows] == ["bocl", "sn"]
 
 
 def test_accuracy_against_parameters_has_a_mark_for_each_setting():
@@ -171,7 +193,7 @@ def test_attention_is_judged_pair_by_pair():
 def test_the_comparison_has_a_row_for_each_setting_and_marks_the_headline():
     stream = one(
         a_run(reward__alpha=0.1, accuracy=0.8, seconds=9.0),
-        a_run(reward__alpha=0.2, accuracy=0.9, seed=0),
+        a_run(reward__alpha=0.2, accuracy=0.9, seed=0, at_once=2),
         a_run(reward__alpha=0.2, accuracy=0.92, seed=1, at_once=2),
         a_run("sn", loss=0.01),
     )

@@ -21,6 +21,24 @@ def test_seeds_are_averaged_over():
     assert arrange([a_run()])[0].systems[0].headline.spread("accuracy").sd is None
 
 
+def test_of_repeats_the_first_with_children_together_stands_for_all():
+    runs = [a_run(search__memory_gb=1e-6, accuracy=0.7), a_run(accuracy=0.8), a_run(accuracy=0.9)]
+    (stream,) = arrange(runs)
+    assert list(stream.runs()) == runs[1:2]
+    assert stream.repeats == (runs[0], runs[2])
+
+
+def test_a_setting_of_one_search_tells_its_runs_apart_though_others_lack_it():
+    (stream,) = arrange(
+        [
+            a_run(search__kind="bayesian", search__transfer=True),
+            a_run(search__kind="bayesian", search__transfer=False),
+            a_run(search__kind="random"),
+        ]
+    )
+    assert [name for name, _ in names(stream)] == ["bocl", "bocl, random search", "bocl, no transfer"]
+
+
 def test_streams_and_methods_have_an_order_of_their_own():
     runs = [
         a_run("sn", stream="split-cifar100"),

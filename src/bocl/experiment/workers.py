@@ -4,7 +4,7 @@ On a GPU processes fill the pauses that each leaves; with NVIDIA's multi-process
 in a process of its own has the bits it would have alone.
 
     RECORDS/PRESET/NAME-seed-N.jsonl    the journal of every finished run, which is then not made again
-    RECORDS/parts.json                  every time it was worked on: command, date, machine, seconds, runs finished
+    RECORDS/parts.ndjson                 a line for every time it was worked on: command, date, machine, seconds, runs
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from bocl.checks import counted
-from bocl.errors import DataError
 from bocl.experiment.config import Config
 from bocl.experiment.side_by_side import MOST_AT_ONCE
 from bocl.experiment.store import machine, versions
 from bocl.experiment.study import Job
-from bocl.records.files import write_whole
+from bocl.records.files import cannot_write
 from bocl.records.relevant import relevant_settings
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
 
-PARTS = "parts.json"
+PARTS = "parts.ndjson"
 
 
 def run_jobs(
@@ -54,10 +53,11 @@ def run_jobs(
     command  that all this was asked for by, for the record
     """
     began, finished, failed = time.perf_counter(), 0, 0
-    before = [] if records is None else _read_parts(records)
     wanted = [job for job in jobs if records is None or not _recorded(job, records)]
     if len(wanted) < len(jobs):
         tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
+    if records is not None and wanted:
+        _note(records, "")  # where it cannot be written, that is told before the work
     options, processes = _options(workers, device, data), Processes()
     with ThreadPoolExecutor(workers) as pool:
         running = {pool.submit(processes.run, _command(job, out, options)): job for job in wanted}
@@ -74,7 +74,7 @@ def run_jobs(
         finally:
             if records is not None and wanted:
                 part = {"workers": workers, "seconds": round(time.perf_counter() - began, 1), "finished": finished}
-                _write_parts(records, [*before, {"command": command, **_made_on(device), **part}])
+                _note(records, json.dumps({"command": command, **_made_on(device), **part}) + "\n")
     return failed
 
 
@@ -147,18 +147,12 @@ def _made_on(device: str) -> dict[str, Any]:
     return {"date": date.today().isoformat(), "versions": versions(), **machine(resolve_device(device))}
 
 
-def _read_parts(records: Path) -> list[Any]:
-    """Return the parts noted so far; what cannot be read is told before the work, not after it."""
+def _note(records: Path, line: str) -> None:
+    """Add a line to the parts. Studies that work on the same records at once each add their own."""
     place = records / PARTS
     try:
-        found = json.loads(place.read_text(encoding="utf-8")) if place.exists() else []
-    except (OSError, ValueError) as error:
-        raise DataError(f"{place} cannot be read: {error}; move it away, then run the same command again") from error
-    if not isinstance(found, list):
-        raise DataError(f"{place} is no list of parts; move it away, then run the same command again")
-    return found
-
-
-def _write_parts(records: Path, parts: Sequence[Any]) -> None:
-    lines = ",\n".join(json.dumps(part) for part in parts)
-    write_whole(records / PARTS, f"[\n{lines}\n]\n".encode())
+        records.mkdir(parents=True, exist_ok=True)
+        with place.open("a", encoding="utf-8") as file:
+            file.write(line)
+    except OSError as error:
+        raise cannot_write(place, error) from error

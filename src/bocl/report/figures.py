@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from bocl.checks import counted
 from bocl.records.summary import RunSummary
@@ -10,7 +11,7 @@ from bocl.records.wording import duration, mean_and_spread, millions, percent, p
 from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
 from bocl.report.scale import by_errors, spans_decades, without_the_lowest
 from bocl.report.style import Style, style_of
-from bocl.report.systems import Setting, Spread, Stream, System, pairs
+from bocl.report.systems import Setting, Spread, Stream, System, pairs, seconds
 from bocl.report.trial_curves import by_the_paper, searchers, tested, trial_curve
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
@@ -41,12 +42,13 @@ def cost_bars(stream: Stream) -> Bars:
 
 def time_bars(stream: Stream) -> Bars:
     """Figure 2 (c): wall-clock time of learning all tasks, of runs that had their device to themselves."""
-    alone = [system for system in _main(stream) if system.headline.alone]
-    longest = max((system.headline.spread("seconds").mean for system in alone), default=0.0)
+    timed = [(system, system.headline.time) for system in _main(stream)]
+    longest = max((time.mean for _, time in timed if time), default=0.0)
     _, scale, unit = next(entry for entry in _SCALES if longest >= entry[0])
     rows = []
-    for system in alone:
-        time = system.headline.spread("seconds")
+    for system, time in timed:
+        if time is None:
+            continue
         shown = millions(system.headline.spread("samples").mean)
         rows.append(
             Bar(
@@ -172,7 +174,7 @@ def comparison(stream: Stream) -> Table:
             _whole(setting.spread("attention").mean),
             short_count(setting.spread("memory").mean),
             millions(setting.spread("samples").mean),
-            duration(setting.spread("seconds").mean) + ("" if setting.alone else " (shared)"),
+            _time(setting),
         )
         for system in stream.systems
         for setting in system.settings
@@ -190,6 +192,34 @@ def comparison(stream: Stream) -> Table:
         "time",
     )
     return Table(f"comparison-{stream.slug}", header, tuple(rows))
+
+
+def times(stream: Stream) -> Table:
+    """What learning all tasks took on a device of its own, with children trained together and one by one."""
+    rows = []
+    for system in stream.systems:
+        for setting in system.settings:
+            together, apart = setting.time, seconds(setting.one_by_one)
+            if together or apart:
+                shown = [run.figures()["samples"] for run in (*setting.timed, *setting.one_by_one)]
+                rows.append(
+                    (
+                        named(system, setting),
+                        duration(together.mean) if together else "",
+                        duration(apart.mean) if apart else "",
+                        millions(fmean(shown)),
+                        str(len(setting.timed) + len(setting.one_by_one)),
+                    )
+                )
+    header = ("system", "children together", "children one by one", "samples", "runs")
+    return Table(f"times-{stream.slug}", header, tuple(rows))
+
+
+def _time(setting: Setting) -> str:
+    """Return the time of runs alone on their device, or of those that shared one, marked."""
+    if setting.time:
+        return duration(setting.time.mean)
+    return f"{duration(setting.spread('seconds').mean)} (shared)"
 
 
 def _main(stream: Stream) -> list[System]:

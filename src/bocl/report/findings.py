@@ -128,11 +128,12 @@ def _time(claim: Claim, stream: Stream) -> Finding:
     own, other = stream.system("bocl"), stream.system(claim.rival)
     if own is None or other is None:
         return Finding.wanting(claim, about, paper, stream, "bocl", claim.rival)
-    saved = 1 - own.headline.spread("seconds").mean / other.headline.spread("seconds").mean
     fewer = 1 - own.headline.spread("samples").mean / other.headline.spread("samples").mean
-    if not (own.headline.alone and other.headline.alone):
+    mine, theirs = own.headline.time, other.headline.time
+    if mine is None or theirs is None:
         reason = f"runs shared their device, so their time tells nothing; samples saved: {_share(fewer)}"
         return Finding(claim, about, paper, margin=reason)
+    saved = 1 - mine.mean / theirs.mean
     return _judged(
         claim, about, paper, f"{_share(saved)} (samples: {_share(fewer)})", saved, claim.value, _share_points
     )

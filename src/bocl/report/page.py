@@ -239,7 +239,11 @@ def _runs(streams: Sequence[Stream]) -> str:
     """List every run with the stamp that says what its records are worth."""
     rows = []
     for stream in streams:
-        groups = ((stream.runs(), ""), (stream.unfinished, "not finished"), (stream.repeats, "a repeat, left out"))
+        groups = (
+            (stream.runs(), ""),
+            (stream.unfinished, "not finished"),
+            (stream.repeats, "a repeat: at most its time counts"),
+        )
         for runs, remark in groups:
             for run in runs:
                 done = f"{len(run.tasks)} of {run.wanted}"

@@ -18,6 +18,7 @@ from bocl.report.figures import (
     first_task,
     named,
     parameter_bars,
+    times,
 )
 from bocl.report.findings import ON_PAR, Finding, findings, reductions
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches
@@ -112,6 +113,7 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
                 (stream.label, _filled([accuracy_bars(stream), parameter_bars(stream), cost_bars(stream)]))
                 for stream in compared
             ),
+            tables=tuple((f"Time, {stream.label}", table) for stream in compared if (table := times(stream)).rows),
             findings=tuple(findings(compared, "figure-2")),
         ),
         Section(
@@ -203,13 +205,13 @@ def _asterisk(streams: Sequence[Stream]) -> str:
 def _of_time(streams: Sequence[Stream]) -> str:
     """Say whose time is shown, and whose is not, and why."""
     systems = [system for stream in streams for system in stream.systems]
-    alone = [system for system in systems if system.headline.alone]
-    if not alone:
+    timed = [system for system in systems if system.headline.time]
+    if not timed:
         return (
             "Every run here shared its device with others, so that no time is shown and no claim about time is judged; "
             "(c) shows how many training samples were shown to networks instead. "
         )
-    if len(alone) < len(systems):
+    if len(timed) < len(systems):
         return "Time is that of runs alone on their device; systems whose runs shared one are not in (c). "
     return "Time is that of runs alone on their device. "
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
@@ -34,8 +35,11 @@ _SAID = {
     ("growth.attention", "False"): "no attention",
     ("search.kind", "paper"): "paper's search",
     ("search.transfer", "False"): "no transfer",
-    ("search.round_size", "1"): "children one by one",
+    ("search.round_size", "1"): "rounds of 1",
+    ("search.round_size", "4"): "rounds of 4",
+    ("reward.weighting", "uniform"): "one price for all units",
 }
+ONE_CHILD_GB = 1e-6  # less than any child takes
 _ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
 
 
@@ -57,28 +61,29 @@ class Spread:
 class Setting:
     """Finished runs that differ in their seed alone, by seed.
 
-    label  what tells it from the other settings of its system; '' where it is the only one
+    label       what tells it from the other settings of its system; '' where it is the only one
+    timed       those that had their device to themselves, repeats of a seed included: their time is their own
+    one_by_one  the same, where no two children were trained together
     """
 
     label: str
     runs: tuple[RunSummary, ...]
+    timed: tuple[RunSummary, ...] = ()
+    one_by_one: tuple[RunSummary, ...] = ()
 
     @cached_property
     def figures(self) -> list[dict[str, Any]]:
         """The closing figures of every run."""
-        return [
-            {**run.figures(), "validation": fmean(run.tasks[-1].validation_row), "alone": not shared(run)}
-            for run in self.runs
-        ]
+        return [{**run.figures(), "validation": fmean(run.tasks[-1].validation_row)} for run in self.runs]
 
     def spread(self, figure: str) -> Spread:
         """Return one closing figure over seeds."""
         return Spread.of([entry[figure] for entry in self.figures])
 
     @property
-    def alone(self) -> bool:
-        """Whether every run had its device to itself, so that its time is its own."""
-        return all(entry["alone"] for entry in self.figures)
+    def time(self) -> Spread | None:
+        """Seconds of learning all tasks, children trained together."""
+        return seconds(self.timed)
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,11 @@ def shared(run: RunSummary) -> bool:
     return any(session.at_once > 1 for session in run.sessions)
 
 
+def seconds(runs: Sequence[RunSummary]) -> Spread | None:
+    """Return how long these runs took to learn all their tasks; None of none."""
+    return Spread.of([run.figures()["seconds"] for run in runs]) if runs else None
+
+
 def arrange(runs: Sequence[RunSummary]) -> list[Stream]:
     """Tell runs apart; streams are in the paper's order, then by name, and systems in that of METHODS."""
     by_stream: dict[tuple[str, int], list[RunSummary]] = {}
@@ -164,42 +174,70 @@ def pairs(stream: Stream, name: str, one: Any, other: Any) -> list[tuple[RunSumm
 
 
 def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
-    known: set[str] = set()
-    kept: list[RunSummary] = []
-    repeats: list[RunSummary] = []
-    for run in runs:
-        same = json.dumps([run.method, run.seed, relevant_settings(run.config)], sort_keys=True)
-        if run.finished:
-            (repeats if same in known else kept).append(run)
-            known.add(same)
+    finished = [run for run in runs if run.finished]
+    alike: dict[str, list[RunSummary]] = {}  # those of one setting and seed, by it
+    for run in sorted(finished, key=_one_by_one):  # the first with children trained together stands for them
+        alike.setdefault(_identity(run, run.seed), []).append(run)
+    kept = [same[0] for same in alike.values()]
+    repeats = [run for run in finished if all(run is not one for one in kept)]
+    timed: dict[str, list[RunSummary]] = {}
+    for run in _on_one_machine(finished):
+        timed.setdefault(_identity(run), []).append(run)
     methods = sorted({run.method for run in kept}, key=lambda method: _order(METHODS, method))
-    systems = [system for method in methods for system in _systems([run for run in kept if run.method == method])]
+    systems = [system for one in methods for system in _systems([run for run in kept if run.method == one], timed)]
     return Stream(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), tuple(repeats))
 
 
-def _systems(runs: Sequence[RunSummary]) -> Iterator[System]:
+def _identity(run: RunSummary, *seed: int) -> str:
+    return json.dumps([run.method, *seed, relevant_settings(run.config)], sort_keys=True)
+
+
+def _one_by_one(run: RunSummary) -> bool:
+    """Whether its settings leave memory for one child at a time."""
+    return run.method in ("bocl", "rcl") and float(run.config["search"].get("memory_gb", math.inf)) <= ONE_CHILD_GB
+
+
+def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """Return the runs that had a device to themselves, of the kind that most runs were made on: no other compares."""
+    kinds = Counter(str(session.machine.get("name")) for run in runs for session in run.sessions)
+    return [
+        run
+        for run in runs
+        if not shared(run)
+        and {str(session.machine.get("name")) for session in run.sessions} <= {max(kinds, key=kinds.__getitem__)}
+    ]
+
+
+def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]]) -> Iterator[System]:
     """Yield the systems of one method, the method as it is first."""
     flats = [relevant_settings(run.config) for run in runs]
-    known = set.intersection(*(set(flat) for flat in flats))  # a setting that came later is in no older record
+    known = set[str]().union(*flats)  # not all have all: some are of one search alone, some came later
     studied = [name for name in STUDIED if name in known]
-    usual = {name: _usual(name, [flat[name] for flat in flats]) for name in studied}
+    usual = {name: _usual(name, [flat[name] for flat in flats if name in flat]) for name in studied}
     variants: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for index, flat in enumerate(flats):
-        said = tuple((name, _say(name, flat[name])) for name in studied if flat[name] != usual[name])
+        said = tuple((name, _say(name, flat[name])) for name in studied if flat.get(name, usual[name]) != usual[name])
         variants.setdefault(said, []).append(index)
     swept = sorted(known - set(studied))
     for place, said in enumerate(sorted(variants, key=lambda said: (len(said), said))):
         own = variants[said]
-        changing = [name for name in swept if len({_text(flats[index][name]) for index in own}) > 1]
+        changing = [name for name in swept if len({_text(flats[at][name]) for at in own if name in flats[at]}) > 1]
         settings: dict[str, list[RunSummary]] = {}
         for index in own:
-            label = ", ".join(f"{name.rpartition('.')[2]} {_text(flats[index][name])}" for name in changing)
+            flat = flats[index]
+            label = ", ".join(f"{name.rpartition('.')[2]} {_text(flat[name])}" for name in changing if name in flat)
             settings.setdefault(label, []).append(runs[index])
-        made = [Setting(label, tuple(sorted(same, key=lambda run: run.seed))) for label, same in settings.items()]
+        made = [_setting(label, same, timed) for label, same in settings.items()]
         made.sort(key=lambda setting: (setting.spread("parameters").mean, setting.label))
         method = runs[0].method
         name = ", ".join([method, *(words for _, words in said)])
         yield System(name, method, tuple(name for name, _ in said), max(place, 1) if said else 0, tuple(made))
+
+
+def _setting(label: str, runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]]) -> Setting:
+    own = [run for key in dict.fromkeys(map(_identity, runs)) for run in timed.get(key, ())]
+    together, apart = ([run for run in own if _one_by_one(run) == alone] for alone in (False, True))
+    return Setting(label, tuple(sorted(runs, key=lambda run: run.seed)), tuple(together), tuple(apart))
 
 
 def _usual(name: str, values: Sequence[Any]) -> Any:
