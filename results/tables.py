@@ -191,7 +191,9 @@ def paired() -> str:
         ("our search less reinforce", "bocl", "bocl-reinforce", _reward),
         ("with earlier tasks' trials less without", "bocl", "bocl-cold", _reward),
         ("units priced by cost less all alike", "bocl", "bocl-uniform-price", _accuracy),
-        ("search less fixed growth of its size, of the best shape", "bocl", "fixed-*", _accuracy),
+        ("search less fixed growth of its size, all layers alike", "bocl", "fixed-*-equal", _accuracy),
+        ("…, shaped as the base network", "bocl", "fixed-*-base", _accuracy),
+        ("…, shaped as the search's bounds", "bocl", "fixed-*-bounds", _accuracy),
     ):
         cells = [_difference(preset, own, other, measure) for preset in PRESETS]
         if any(cells):
@@ -202,15 +204,9 @@ def paired() -> str:
 
 def _difference(preset: str, mine: str, other: str, measure: Callable[[RunSummary], float]) -> str:
     """Return one run less another of the same seed, in points: mean ± sd, how often it is more, sizes and trials."""
-    rivals: dict[str, dict[int, RunSummary]] = {}
-    for journal in sorted((HERE / "paper" / preset).glob(f"{other}-seed-*.jsonl")):
-        run = summarise(journal)
-        rivals.setdefault(journal.stem.rsplit("-seed-", 1)[0], {})[run.seed] = run
-    if not rivals:
-        return ""
-    best = max(rivals.values(), key=lambda runs: fmean(fmean(run.tasks[-1].validation_row) for run in runs.values()))
-    places = {seed: HERE / "paper" / preset / f"{mine}-seed-{seed}.jsonl" for seed in best}
-    pairs = [(summarise(places[seed]), run) for seed, run in best.items() if places[seed].exists()]
+    rivals = [summarise(journal) for journal in sorted((HERE / "paper" / preset).glob(f"{other}-seed-*.jsonl"))]
+    places = {rival.seed: HERE / "paper" / preset / f"{mine}-seed-{rival.seed}.jsonl" for rival in rivals}
+    pairs = [(summarise(places[rival.seed]), rival) for rival in rivals if places[rival.seed].exists()]
     gains = [100 * (measure(own) - measure(run)) for own, run in pairs]
     if len(gains) < 2:
         return ""

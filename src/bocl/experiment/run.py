@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
 from bocl.records.experience_file import fingerprint
 from bocl.records.record import TaskRecord
-from bocl.tasks.task import TaskStream
+from bocl.tasks.task import Task, TaskStream
 from bocl.training.batches import DeviceSplit, to_device
 from bocl.training.evaluation import accuracy
 
@@ -78,8 +79,7 @@ def run(
         validation = [to_device(task.validation, method.device) for task in before]
         sealed = [to_device(stream.test_split(task.index), method.device) for task in before]
 
-        for index in range(len(store.finished), len(stream)):
-            task = stream[index] if index else first
+        for index, task in _one_ahead(stream, len(store.finished), first):
             listen(TaskStarted(index, len(stream), task.name, recalled=len(store.log.rounds.get(index, []))))
             memory = RoundMemory(store, index)
             if isinstance(method, TrainsInRounds):
@@ -118,6 +118,16 @@ def run(
         if on_cost is not None:
             on_cost(store.seconds)
         return store.finished
+
+
+def _one_ahead(stream: TaskStream, start: int, first: Task) -> Iterator[tuple[int, Task]]:
+    """Yield the tasks from ``start`` on with their numbers, each made while the one before it is learnt."""
+    with ThreadPoolExecutor(1, thread_name_prefix="task") as maker:
+        coming = maker.submit(stream.__getitem__, start) if start else None
+        for index in range(start, len(stream)):
+            task = coming.result() if coming else first
+            coming = maker.submit(stream.__getitem__, index + 1) if index + 1 < len(stream) else None
+            yield index, task
 
 
 def begin_session(
