@@ -138,6 +138,7 @@ def _make(annotation: Any, value: object, path: str, problems: list[str]) -> obj
     return _FAILED if any(item is _FAILED for item in made) else made
 
 
+@cache
 def _mentions_table(annotation: Any) -> bool:
     table = isinstance(annotation, type) and is_dataclass(annotation)
     return table or any(_mentions_table(part) for part in get_args(annotation))
