@@ -86,9 +86,13 @@ def test_a_run_that_is_alone_lets_nobody_in():
 )
 def test_it_is_refused_where_results_would_depend_on_it(at_once, device, draws, reason):
     with pytest.raises(DeviceError, match=reason):
-        check_at_once(at_once, device, draws)
+        check_at_once(at_once, 2, device, draws)
 
 
 @pytest.mark.parametrize(("at_once", "device", "draws"), [(1, CPU, True), (16, GPU, False)])
 def test_it_is_taken_where_they_do_not(at_once, device, draws):
-    check_at_once(at_once, device, draws)
+    check_at_once(at_once, 2, device, draws)
+
+
+def test_of_a_single_run_it_is_said_for_the_record():
+    check_at_once(2, 1, CPU, True)

@@ -210,6 +210,15 @@ def test_several_studies_at_once_make_shared_runs_once(tmp_path, mine):
         jobs([load_study(mine), load_study(str(path))])
 
 
+def test_runs_that_are_timed_share_no_device(tmp_path):
+    (tmp_path / "timed.toml").write_text('on = ["digits"]\nalone = true\n[[run]]\nmethod = "sn"')
+    command = [sys.executable, "-m", "bocl", "study", "timed.toml", "--out", "out", "--workers", "2"]
+    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = "bocl: timed.toml asks for the times of runs alone on their device; leave out --workers\n"
+    assert (refused.returncode, refused.stderr) == (2, said)
+    assert not (tmp_path / "out").exists()
+
+
 def test_parts_that_cannot_be_written_are_told_before_the_work(mine, tmp_path):
     wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
     (tmp_path / "parts.ndjson").mkdir()

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import load_config
 from bocl.experiment.grid import METHOD_NAMES
-from bocl.records.relevant import METHODS, relevant_settings
+from bocl.methods.saving import _settings_of
+from bocl.records.relevant import METHODS, lasting_settings, relevant_settings
 from bocl.settings import to_plain
 
 
@@ -45,6 +47,41 @@ def test_what_all_depend_on_and_the_seed_apart(method: str) -> None:
 )
 def test_what_a_method_depends_on(method: str, override: str, matters: bool) -> None:
     assert (settings(method=method) != settings(override, method=method)) == matters
+
+
+CHANGES = [
+    *(
+        "recipe.epochs=3",
+        "growth.wiring=forward",
+        "growth.attention=false",
+        "reward.alpha=0.5",
+        "reward.weighting=uniform",
+    ),
+    *("search.kind=random", "search.trials=2", "search.bounds=3", "search.memory_gb=1", "search.least_gain=0.5"),
+    *(
+        "goal.budget=5000",
+        "rcl.trials=7",
+        "rcl.controller=as-released",
+        "den.l1=0.5",
+        "pgn.width=0.5",
+        "ewc.strength=5",
+    ),
+    *("gem.margin=0.25", "sn.shared_head=true", "fixed.widths=2"),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_goes_on_under_no_other_settings_of_its_method(method: str) -> None:
+    def made(*overrides: str) -> tuple[object, object]:
+        config = replace(load_config("digits", overrides), method=method)  # type: ignore[arg-type]
+        return lasting_settings(to_plain(config)), _settings_of(
+            build_method(config, build_network(config.network), "cpu")
+        )
+
+    lasting, own = made()
+    for change in CHANGES:
+        lasting_then, own_then = made(change)
+        assert (lasting_then == lasting) == (own_then == own), change
 
 
 def test_settings_of_one_search_matter_to_no_other() -> None:

@@ -110,7 +110,7 @@ def test_runs_that_shared_a_device_tell_no_time_and_say_so():
     for pair in ((a_run(at_once=2), a_run("rcl")), (a_run(), a_run("rcl", at_once=2))):
         found = judged("time", "rcl", *pair)
         assert (found.verdict, found.ours) == ("open", "")
-        assert found.margin == "runs shared their device, so their time tells nothing; samples saved: 0 %"
+        assert found.margin == "not both were run alone on one device; samples saved: 0 %"
 
 
 def test_an_open_claim_says_what_is_wanting():

@@ -32,13 +32,18 @@ def study_command(
     from pathlib import Path
 
     from bocl.checks import counted
+    from bocl.errors import ConfigError
     from bocl.experiment.grid import parse_seeds, parse_words
     from bocl.experiment.study import jobs, load_study
     from bocl.experiment.workers import run_jobs
     from bocl.records.interrupts import Terminated, stopping_on_terminate
 
+    studies = {source: load_study(source) for source in sources}
+    for source, study in studies.items():
+        if study.alone and workers > 1:
+            raise ConfigError(f"{source} asks for the times of runs alone on their device; leave out --workers")
     wanted = jobs(
-        [load_study(source) for source in sources],
+        list(studies.values()),
         on=None if on is None else parse_words("--on", on),
         names=None if only is None else parse_words("--only", only),
         seeds=None if seeds is None else parse_seeds(seeds),

@@ -45,7 +45,6 @@ def plan(
     base = load_config(source, overrides)
     folder = Path(out) if out else Path("runs") / experiment_name(source)
     graph = build_network(base.network)
-    check_at_once(at_once, resolve_device(device), graph.draws)
     grid = []
     for method in _methods(methods) if methods is not None else [base.method]:
         try:
@@ -60,6 +59,7 @@ def plan(
         for seed in parse_seeds(seeds) if seeds is not None else [base.seed]:
             config = replace(base, method=method, seed=seed)
             grid.append((config, folder / run_name(method, seed)))
+    check_at_once(at_once, len(grid), resolve_device(device), graph.draws)
     return grid
 
 
@@ -88,7 +88,7 @@ def run_grid(
             failed[folder] = error
 
     runs = [partial(one, config, folder) for config, folder in grid]
-    if at_once > 1:
+    if at_once > 1 and len(runs) > 1:
         side_by_side(runs, at_once=at_once, device=resolve_device(device))
     else:
         for each in runs:

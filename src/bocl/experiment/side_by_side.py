@@ -17,10 +17,12 @@ MOST_AT_ONCE = 16  # PyTorch has 32 streams to hand out
 Result = TypeVar("Result")
 
 
-def check_at_once(at_once: int, device: torch.device, draws: bool) -> None:
-    """Refuse to run side by side where results would depend on it."""
+def check_at_once(at_once: int, runs: int, device: torch.device, draws: bool) -> None:
+    """Refuse to run side by side where results would depend on it; of a single run it is said for the record."""
     if not 1 <= at_once <= MOST_AT_ONCE:
         raise DeviceError(f"--at-once is {at_once}; give a number of runs from 1 to {MOST_AT_ONCE}")
+    if runs == 1:
+        return
     if at_once > 1 and device.type != "cuda":
         raise DeviceError(
             f"--at-once {at_once}: runs go side by side on a GPU alone; on a CPU they would take threads from each "

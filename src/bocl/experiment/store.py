@@ -229,22 +229,17 @@ def _check_same(folder: Path, old: Mapping[str, Any], config: Config) -> None:
         raise FolderError(
             f"{folder / JOURNAL}: {error}; another version of bocl wrote it: give another folder with --out"
         ) from error
-    was, now = to_plain(before), to_plain(config)
-    if lasting_settings(was) == lasting_settings(now):
+    was, now = lasting_settings(to_plain(before)), lasting_settings(to_plain(config))
+    if was == now:
         return
-    changes = _differences(was, now)
+    changes = [
+        f"{name}: {was.get(name)} there, {now.get(name)} here"
+        for name in sorted({*was, *now})
+        if was.get(name) != now.get(name)
+    ]
     raise FolderError(
         f"{folder / JOURNAL} was made with another config ({'; '.join(changes)}); give another folder with --out"
     )
-
-
-def _differences(old: Any, new: Any, path: str = "") -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        found = []
-        for key in sorted({*old, *new}):
-            found += _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
-        return found
-    return [] if old == new else [f"{path}: {old} there, {new} here"]
 
 
 @cache

@@ -3,6 +3,7 @@
 # the first line says what for
 on = ["permuted-mnist", "split-cifar100"]    presets every run is made on
 seeds = [0, 1, 2, 3]
+alone = true                                 where times are asked for: its runs share no device
 
 [[run]]
 method = "bocl"                              else `bocl`
@@ -43,6 +44,7 @@ class Study:
     on: tuple[str, ...]
     run: tuple[StudyRun, ...]
     seeds: tuple[int, ...] = (0,)
+    alone: bool = False
 
     def __post_init__(self) -> None:
         names = [entry.name or entry.method for entry in self.run]

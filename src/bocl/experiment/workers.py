@@ -33,7 +33,7 @@ from bocl.records.summary import summarise
 from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
 
-PARTS = "parts.ndjson"
+PARTS = "parts.ndjson"  # *.jsonl are journals
 
 
 def run_jobs(
@@ -107,7 +107,7 @@ class Processes:
 
 def _options(workers: int, device: str, data: str | None) -> list[str]:
     found = ["--device", device, *(["--data", data] if data is not None else [])]
-    if workers > 1 and resolve_device(device).type == "cuda":
+    if workers > 1:
         found += ["--at-once", str(min(workers, MOST_AT_ONCE))]  # for the record: the device is shared
     return found
 

@@ -11,7 +11,7 @@ from bocl.records.wording import duration, mean_and_spread, millions, percent, p
 from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
 from bocl.report.scale import by_errors, spans_decades, without_the_lowest
 from bocl.report.style import Style, style_of
-from bocl.report.systems import Setting, Spread, Stream, System, pairs, seconds
+from bocl.report.systems import Setting, Spread, Stream, System, pairs, seconds, shared
 from bocl.report.trial_curves import by_the_paper, searchers, tested, trial_curve
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
@@ -201,25 +201,25 @@ def times(stream: Stream) -> Table:
         for setting in system.settings:
             together, apart = setting.time, seconds(setting.one_by_one)
             if together or apart:
-                shown = [run.figures()["samples"] for run in (*setting.timed, *setting.one_by_one)]
+                shown = [run.figures()["samples"] for run in setting.timed or setting.one_by_one]
                 rows.append(
                     (
                         named(system, setting),
                         duration(together.mean) if together else "",
                         duration(apart.mean) if apart else "",
                         millions(fmean(shown)),
-                        str(len(setting.timed) + len(setting.one_by_one)),
+                        " and ".join(str(len(runs)) for runs in (setting.timed, setting.one_by_one) if runs),
                     )
                 )
-    header = ("system", "children together", "children one by one", "samples", "runs")
+    header = ("system", "time", "with children one by one", "samples", "runs")
     return Table(f"times-{stream.slug}", header, tuple(rows))
 
 
 def _time(setting: Setting) -> str:
-    """Return the time of runs alone on their device, or of those that shared one, marked."""
+    """Return the time of runs alone on their device, or of those that shared one, marked; '' where none compares."""
     if setting.time:
         return duration(setting.time.mean)
-    return f"{duration(setting.spread('seconds').mean)} (shared)"
+    return f"{duration(setting.spread('seconds').mean)} (shared)" if any(map(shared, setting.runs)) else ""
 
 
 def _main(stream: Stream) -> list[System]:

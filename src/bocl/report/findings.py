@@ -131,7 +131,7 @@ def _time(claim: Claim, stream: Stream) -> Finding:
     fewer = 1 - own.headline.spread("samples").mean / other.headline.spread("samples").mean
     mine, theirs = own.headline.time, other.headline.time
     if mine is None or theirs is None:
-        reason = f"runs shared their device, so their time tells nothing; samples saved: {_share(fewer)}"
+        reason = f"not both were run alone on one device; samples saved: {_share(fewer)}"
         return Finding(claim, about, paper, margin=reason)
     saved = 1 - mine.mean / theirs.mean
     return _judged(

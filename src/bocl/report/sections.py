@@ -101,7 +101,8 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
             "included; kept beside them are numbers that later tasks are learnt with, such as old samples. "
             + _who(compared)
             + _asterisk(compared)
-            + "Time is wall-clock; “shared” marks runs that had a device together: their time is no one’s own.",
+            + "Time is wall-clock, of the runs that had their device to themselves, on the machine most runs were made "
+            "on; “shared” marks those that had one together: their time is no one’s own.",
             tables=tables,
         ),
         Section(
@@ -208,7 +209,7 @@ def _of_time(streams: Sequence[Stream]) -> str:
     timed = [system for system in systems if system.headline.time]
     if not timed:
         return (
-            "Every run here shared its device with others, so that no time is shown and no claim about time is judged; "
+            "No run here had its device to itself, so that no time is shown and no claim about time is judged; "
             "(c) shows how many training samples were shown to networks instead. "
         )
     if len(timed) < len(systems):

@@ -111,7 +111,7 @@ class Stream:
     """All runs on one stream of tasks.
 
     unfinished  runs with tasks still to learn, left out of every mean
-    repeats     runs of a setting and seed that is there already, left out too
+    repeats     runs of a setting and seed that is there already: at most their time counts
     """
 
     name: str
@@ -194,7 +194,11 @@ def _identity(run: RunSummary, *seed: int) -> str:
 
 def _one_by_one(run: RunSummary) -> bool:
     """Whether its settings leave memory for one child at a time."""
-    return run.method in ("bocl", "rcl") and float(run.config["search"].get("memory_gb", math.inf)) <= ONE_CHILD_GB
+    return run.method in ("bocl", "rcl") and _memory_gb(run) <= ONE_CHILD_GB
+
+
+def _memory_gb(run: RunSummary) -> float:
+    return float(run.config.get("search", {}).get("memory_gb", math.inf))
 
 
 def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
@@ -221,7 +225,7 @@ def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary
     swept = sorted(known - set(studied))
     for place, said in enumerate(sorted(variants, key=lambda said: (len(said), said))):
         own = variants[said]
-        changing = [name for name in swept if len({_text(flats[at][name]) for at in own if name in flats[at]}) > 1]
+        changing = [name for name in swept if _differs(name, [flats[index] for index in own])]
         settings: dict[str, list[RunSummary]] = {}
         for index in own:
             flat = flats[index]
@@ -232,6 +236,13 @@ def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary
         method = runs[0].method
         name = ", ".join([method, *(words for _, words in said)])
         yield System(name, method, tuple(name for name, _ in said), max(place, 1) if said else 0, tuple(made))
+
+
+def _differs(name: str, flats: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether runs differ in a setting; one without it may be older than it, but of a network it was left out."""
+    values = {_text(flat[name]) for flat in flats if name in flat}
+    lacking = name.startswith("network.") and any(name not in flat for flat in flats)
+    return len(values) + lacking > 1
 
 
 def _setting(label: str, runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]]) -> Setting:
