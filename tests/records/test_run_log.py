@@ -269,13 +269,15 @@ def test_a_journal_kept_alone_is_a_run_too(tmp_path):
 
 
 def test_a_place_may_hold_several_grids(tmp_path):
-    for name in ("one/kept.jsonl", "two/a-run/journal.jsonl", "a-run/journal.jsonl", "deep/er/still/kept.jsonl"):
+    runs = ("one/kept.jsonl", "two/a-run/journal.jsonl", "a-run/journal.jsonl", "a/study/a-run/journal.jsonl")
+    for name in (*runs, "much/too/deep/for/kept.jsonl"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     (tmp_path / "a-run" / "other.jsonl").touch()  # a file of the run, no run
-    assert find_runs(tmp_path) == [tmp_path / name for name in ("a-run", "one/kept.jsonl", "two/a-run")]
+    found = [tmp_path / name for name in ("a/study/a-run", "a-run", "one/kept.jsonl", "two/a-run")]
+    assert find_runs(tmp_path) == found
     with pytest.raises(FolderError, match="holds no runs"):
-        find_runs(tmp_path / "deep")
+        find_runs(tmp_path / "much")
 
 
 def test_a_session_of_a_later_version_may_know_more_settings():

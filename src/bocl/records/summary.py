@@ -126,20 +126,26 @@ def summarise(run: str | Path) -> RunSummary:
 def find_runs(place: str | Path) -> list[Path]:
     """Return the runs in a place, by name: itself, a folder or a journal kept alone, or those of the grids it holds.
 
-    A grid is a folder with runs in it; the place may be one, or hold several.
+    A grid is a folder with runs in it; the place may be one, or hold several, or folders of several, as a study's does.
     """
     place = Path(place)
     if not os.path.exists(place):  # unlike Path.exists, it takes any name
         raise FolderError(f"{place}: there is no such folder")
     if journal_of(place).is_file():
         return [place]
-    grids = [place, *(folder for folder in place.glob("*/") if not (folder / JOURNAL).is_file())]
+    inside = _no_runs(place)
+    grids = [place, *inside, *(folder for each in inside for folder in _no_runs(each))]
     runs = sorted(
         run for grid in grids for run in (*(path.parent for path in grid.glob(f"*/{JOURNAL}")), *grid.glob("*.jsonl"))
     )
     if not runs:
         raise FolderError(f"{place} holds no runs: there is no {JOURNAL} in it or in the folders under it")
     return runs
+
+
+def _no_runs(place: Path) -> list[Path]:
+    """Return the folders in a place that are no runs."""
+    return [folder for folder in place.glob("*/") if not (folder / JOURNAL).is_file()]
 
 
 def find_run(folder: str | Path) -> Path:
