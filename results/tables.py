@@ -304,8 +304,13 @@ def replays() -> str:
 
 def _replayed() -> list[tuple[str, dict[str, Any]]]:
     """Return (table, standing) of all searchers, in rounds of 8."""
-    files = [file for file in sorted((HERE / "search").glob("*.json")) if "-rounds-of-" not in file.stem]
-    return [(file.stem, one) for file in files for one in json.loads(file.read_text())["standings"]]
+    return [(stem, one) for stem, record in _searches() if "-rounds-of-" not in stem for one in record["standings"]]
+
+
+def _searches() -> list[tuple[str, dict[str, Any]]]:
+    """Return the records of `bocl bench search`, by name."""
+    records = [(file.stem, json.loads(file.read_text())) for file in sorted((HERE / "search").glob("*.json"))]
+    return [(stem, record) for stem, record in records if "standings" in record]
 
 
 def _name(searcher: str) -> str:
@@ -320,8 +325,8 @@ def _ended(one: dict[str, Any]) -> str:
 def rounds() -> str:
     """Children per round: what our search needs with 4, 8 and 16 of them."""
     rows = []
-    for file in (HERE / "search").glob("*.json"):
-        record, table = json.loads(file.read_text()), file.stem.split("-rounds-of-")[0]
+    for stem, record in _searches():
+        table = stem.split("-rounds-of-")[0]
         for one in record["standings"]:
             if one["searcher"] == "ours":
                 after = " | ".join(f"{100 * one['regret'][at]:.2f} ± {100 * one['spread'][at]:.2f}" for at in (16, 30))
@@ -337,6 +342,17 @@ def rounds() -> str:
     )
 
 
+def replicas() -> str:
+    """A round filled with twice as many widths, or with each trained twice."""
+    lines = ["| table | α | a round | children, rounds | regret of the kept child |", "|---|---|---|---|---|"]
+    lines += [
+        f"| `{row['table']}` | {row['alpha']:g} | {row['round']} | {row['children']:.1f}, {row['rounds']:.1f} "
+        f"| {100 * row['regret']:.2f} ± {100 * row['error']:.2f} |"
+        for row in json.loads((HERE / "search" / "replicas.json").read_text())["rows"]
+    ]
+    return "\n".join(lines)
+
+
 TABLES = {
     "small": small,
     "speed": speed,
@@ -349,6 +365,7 @@ TABLES = {
     "search": search,
     "replays": replays,
     "rounds": rounds,
+    "replicas": replicas,
 }
 
 
