@@ -194,22 +194,15 @@ def _identity(run: RunSummary, *seed: int) -> str:
 
 def _one_by_one(run: RunSummary) -> bool:
     """Whether its settings leave memory for one child at a time."""
-    return run.method in ("bocl", "rcl") and _memory_gb(run) <= ONE_CHILD_GB
-
-
-def _memory_gb(run: RunSummary) -> float:
-    return float(run.config.get("search", {}).get("memory_gb", math.inf))
+    memory_gb: float = run.config.get("search", {}).get("memory_gb", math.inf)
+    return run.method in ("bocl", "rcl") and memory_gb <= ONE_CHILD_GB
 
 
 def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
     """Return the runs that had a device to themselves, of the kind that most runs were made on: no other compares."""
-    kinds = Counter(str(session.machine.get("name")) for run in runs for session in run.sessions)
-    return [
-        run
-        for run in runs
-        if not shared(run)
-        and {str(session.machine.get("name")) for session in run.sessions} <= {max(kinds, key=kinds.__getitem__)}
-    ]
+    kinds = [{str(session.machine.get("name")) for session in run.sessions} for run in runs]
+    usual = {kind for kind, _ in Counter(kind for own in kinds for kind in own).most_common(1)}
+    return [run for run, own in zip(runs, kinds, strict=True) if own == usual and not shared(run)]
 
 
 def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]]) -> Iterator[System]:
