@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from bocl.benchmarks.replay import Ended, Replay, replay
 from bocl.benchmarks.search import compare, contestants, streams_of
 from bocl.benchmarks.simulated import BOUNDS, simulated_stream
 from bocl.benchmarks.trial_table import TaskTable, TrialTable, read_table, replay_tasks, write_table
-from bocl.errors import DataError, InputError
+from bocl.errors import ConfigError, DataError, InputError
 from bocl.records.record import Trial, Widths
 from bocl.search.lattice import whole_lattice
 from bocl.search.problem import Problem
@@ -136,7 +138,7 @@ def test_as_in_a_run_a_search_ends_by_itself_and_else_after_the_trials() -> None
 
 
 def test_simulated_optimum_is_the_highest_of_all_points() -> None:
-    task = simulated_stream(3, tasks=2, reversed_order=True)[1]
+    task = simulated_stream(3, tasks=2, turned=[1])[1]
     z = whole_lattice(BOUNDS[:2])
     points = np.concatenate([np.pad(z, ((0, 0), (0, 2))), np.pad(z, ((0, 0), (2, 0)))])
     rewards = task.truth(points) - task.penalty(points)
@@ -208,6 +210,21 @@ def test_a_table_is_made_by_training() -> None:
     assert np.array(task.seen).shape == np.array(task.judged).shape == (8, 2)
     assert (np.array(task.seen) != np.array(task.judged)).any()
     assert replay([*replay_tasks(table, 0.005)], make_searcher, SearchSettings(kind="random"), trials=5, seed=0).regrets
+
+
+def test_a_table_that_was_begun_goes_on_as_if_made_at_once() -> None:
+    told: list[TrialTable] = []
+    made = partial(make_table, "digits", ["recipe.epochs=2"], widths=8, seeds=2, device="cpu", tell=told.append)
+    whole = made(tasks=2)
+    begun = told[0]
+    assert len(begun.tasks) == 1
+    told.clear()
+    assert made(tasks=2, begun=begun).tasks == whole.tasks
+    assert len(told) == 1, "what was made before is not made again"
+    with pytest.raises(ConfigError, match="other widths or seeds"):
+        made(tasks=2, begun=begun, seeds=3)
+    with pytest.raises(ConfigError, match="of another preset"):
+        made(tasks=2, begun=replace(begun, about={}))
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

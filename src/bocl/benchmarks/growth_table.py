@@ -2,7 +2,8 @@
 
 The training part of every task is cut in two: children are trained on one, choices are judged on the other. The
 validation part stays what a searcher sees. Widths are spread half over z, half over log1p(z), so that neither way of
-looking at them is favoured. The network goes on with the widths that are best by the mean of what was seen.
+looking at them is favoured. The network goes on with the widths that are best by the mean of what was seen, trained
+once more; a table that was begun goes on after its last task with those.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,11 +50,13 @@ def make_table(
     seeds: int,
     device: str = "auto",
     data: str | None = None,
+    begun: TrialTable | None = None,
     tell: Callable[[TrialTable], None],
 ) -> TrialTable:
     """Train ``widths`` widths with ``seeds`` seeds for each of ``tasks`` tasks after the first.
 
-    After each task ``tell`` hears the table so far.
+    begun  a table with the first of these tasks, which are not made again
+    tell   hears the table so far after each task that is made
     """
     config = load_config(preset, [f"stream.tasks={tasks + 1}", *overrides])
     if config.reward.weighting == "added":
@@ -64,7 +68,7 @@ def make_table(
     network = ExpandableNetwork(graph, config.growth, resolve_device(device))
     about = {"preset": preset, "overrides": list(overrides), "data": stream.fingerprint()}
     made_with = {"versions": versions(), "machine": machine(network.device), "date": date.today().isoformat()}
-    table = TrialTable((), {**about, **made_with})
+    table = _to_go_on_with(begun, about, made_with)
     for index in range(tasks + 1):
         task, judging = _cut(stream[index], seed_for(config.seed, "judging", index))
         shown = task_to_device(task, index, network.device)
@@ -74,12 +78,42 @@ def make_table(
             )
             network.commit(base.growth)
             continue
-        judge = DeviceTask(index, shown.train, to_device(judging, network.device))
-        made, winner = _tabulate(config, network, task, shown, judge, count=widths, seeds=seeds)
-        network.commit(winner.growth)
-        table = replace(table, tasks=(*table.tasks, made))
-        tell(table)
+        points = _points(config, network, index, widths)
+        if index > len(table.tasks):
+            judge = DeviceTask(index, shown.train, to_device(judging, network.device))
+            made = _tabulate(config, network, task, shown, judge, points, seeds=seeds)
+            table = replace(table, tasks=(*table.tasks, made))
+            tell(table)
+        made = table.tasks[index - 1]
+        _check_made(made, task.name, points, seeds)
+        if index < tasks:
+            places = [points.index(_best(made, config.reward.alpha))]
+            (child,) = _train(config, network, shown, points, places, classes=task.classes, seed=0)
+            network.commit(child.growth)
     return table
+
+
+def _to_go_on_with(begun: TrialTable | None, about: dict[str, Any], made_with: dict[str, Any]) -> TrialTable:
+    """Return an empty table, or the one that was begun if it is about the same."""
+    if begun is None:
+        return TrialTable((), {**about, **made_with})
+    if any(begun.about.get(name) != value for name, value in about.items()):
+        raise ConfigError("the table that was begun is of another preset, other settings or data; give another file")
+    return replace(begun, about={**begun.about, "went_on": made_with})
+
+
+def _check_made(made: TaskTable, name: str, points: Sequence[Widths], seeds: int) -> None:
+    if made.name != name or not {*made.widths} <= {*points} or len(made.seen[0]) != seeds:
+        raise ConfigError(
+            f"task '{made.name}' of the table that was begun has other widths or seeds; ask for as many, or "
+            "give another file"
+        )
+
+
+def _best(made: TaskTable, alpha: float) -> Widths:
+    """Return the widths of a table that are best by the mean of what was seen."""
+    paid = alpha * np.array(made.widths) @ np.array(made.price_shares)
+    return made.widths[int(np.argmax(np.array(made.seen).mean(1) - paid))]
 
 
 def _cut(task: Task, seed: int) -> tuple[Task, Split]:
@@ -94,56 +128,72 @@ def _cut(task: Task, seed: int) -> tuple[Task, Split]:
     return replace(task, train=part(kept)), part(drawn)
 
 
+def _points(config: Config, network: ExpandableNetwork, index: int, count: int) -> list[Widths]:
+    bounds = config.search.bounds_for(len(network.graph.groups))
+    return spread_widths(bounds, count, seed_for(config.seed, "table", index))
+
+
 def _tabulate(
     config: Config,
     network: ExpandableNetwork,
     task: Task,
     shown: DeviceTask,
     judge: DeviceTask,
+    points: Sequence[Widths],
     *,
-    count: int,
     seeds: int,
-) -> tuple[TaskTable, TrainedChild]:
-    """Train the widths of one task; return its table and the child to go on with."""
+) -> TaskTable:
+    """Train the widths of one task and return its table."""
     bounds = config.search.bounds_for(len(network.graph.groups))
-    points = spread_widths(bounds, count, seed_for(config.seed, "table", shown.index))
     cost = growth_cost(network, task.classes, config.reward)
     rows = np.array(points, dtype=np.int64)
     cache = StepCache()
     seen, judged = np.zeros((len(points), seeds)), np.zeros((len(points), seeds))
-    first: list[TrainedChild] = []
     for seed in range(seeds):
         for start in range(0, len(points), ROUND):
-            part = points[start : start + ROUND]
-            children = train_round(
-                network,
-                shown,
-                part,
-                classes=task.classes,
-                recipe=config.recipe,
-                seeds=[seed_for(config.seed, "table child", shown.index, seed, start + at) for at in range(len(part))],
-                order_seed=seed_for(config.seed, "table order", shown.index, seed),
-                pad_to=padding(part, bounds),
-                listen=nobody,
-                cache=cache,
-                memory_gb=config.search.memory_gb,
-            )
-            first += children if seed == 0 else []
-            for at, child in enumerate(children, start):
+            places = range(start, min(start + ROUND, len(points)))
+            children = _train(config, network, shown, points, places, classes=task.classes, seed=seed, cache=cache)
+            for at, child in zip(places, children, strict=True):
                 seen[at, seed] = child.fit.accuracy
                 judged[at, seed] = math.nan if child.failure else score(network, child.growth, judge)
     whole = np.flatnonzero(np.isfinite(judged).all(1))
-    rewards = seen[whole].mean(1) - config.reward.alpha * cost(rows[whole])
-    table = TaskTable(
+    return TaskTable(
         task.name,
         bounds,
         tuple(cost(np.eye(len(bounds), dtype=np.int64)).tolist()),
-        tuple(points[at] for at in whole),
+        tuple(points[at] for at in whole.tolist()),
         tuple(count_all(network.graph, network.widths, rows[whole], task.classes, network.settings).tolist()),
         tuple(map(tuple, seen[whole].round(6).tolist())),
         tuple(map(tuple, judged[whole].round(6).tolist())),
     )
-    return table, first[whole[int(np.argmax(rewards))]]
+
+
+def _train(
+    config: Config,
+    network: ExpandableNetwork,
+    shown: DeviceTask,
+    points: Sequence[Widths],
+    places: Sequence[int],
+    *,
+    classes: int,
+    seed: int,
+    cache: StepCache | None = None,
+) -> list[TrainedChild]:
+    """Train the widths at some places of the table together."""
+    chosen = [points[at] for at in places]
+    return train_round(
+        network,
+        shown,
+        chosen,
+        classes=classes,
+        recipe=config.recipe,
+        seeds=[seed_for(config.seed, "table child", shown.index, seed, at) for at in places],
+        order_seed=seed_for(config.seed, "table order", shown.index, seed),
+        pad_to=padding(chosen, config.search.bounds_for(len(network.graph.groups))),
+        listen=nobody,
+        cache=cache,
+        memory_gb=config.search.memory_gb,
+    )
 
 
 def spread_widths(bounds: Widths, count: int, seed: int) -> list[Widths]:

@@ -3,11 +3,13 @@
 A_t(z) = level_t + Σ_i worth_ti (1 - exp(-z_i / scale_ti)),  measured with noise
 
 Accuracy saturates in every group. Tasks of a stream are alike: worth and scale of a task are those of the stream, each
-times exp(0.25 ξ). In a `reversed` stream every other task turns the order of the groups round, so that what an
-earlier task teaches about the groups is wrong.
+times exp(0.25 ξ). A task that is turned round has the curves of the groups in the opposite order, so that what others
+teach about the groups is wrong.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import numpy as np
 
@@ -21,9 +23,9 @@ UNLIKENESS = 0.25
 
 
 def simulated_stream(
-    seed: int, *, tasks: int = 4, alpha: float = 5e-3, reversed_order: bool = False
+    seed: int, *, tasks: int = 4, alpha: float = 5e-3, turned: Collection[int] = ()
 ) -> list[ReplayTask]:
-    """Return tasks drawn by a seed."""
+    """Return tasks drawn by a seed, those numbered in ``turned`` turned round."""
     generator = np.random.default_rng(seed_for(seed, "simulated"))
     groups = len(BOUNDS)
     worth, scales = generator.uniform(0.005, 0.06, groups), generator.uniform(1, 10, groups)
@@ -32,7 +34,7 @@ def simulated_stream(
     stream = []
     for number in range(tasks):
         unlike = np.exp(UNLIKENESS * generator.normal(size=(2, groups)))
-        order = slice(None, None, -1 if reversed_order and number % 2 else 1)
+        order = slice(None, None, -1 if number in turned else 1)
         curves = worth[order] * unlike[0], scales[order] * unlike[1]
         stream.append(_task(number, generator.uniform(0.4, 0.6), *curves, costs, prices))
     return stream

@@ -84,9 +84,12 @@ def bench_table_command(
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Train hundreds of widths for several tasks and write what each came to: what searchers are replayed on."""
+    """Train hundreds of widths for several tasks and write what each came to: what searchers are replayed on.
+
+    A table that is there already goes on after its last task.
+    """
     from bocl.benchmarks.growth_table import make_table
-    from bocl.benchmarks.trial_table import TrialTable, write_table
+    from bocl.benchmarks.trial_table import TrialTable, read_table, write_table
     from bocl.errors import FolderError
     from bocl.records.files import check_place
 
@@ -102,6 +105,7 @@ def bench_table_command(
     make_table(
         preset,
         overrides or [],
+        begun=read_table(out) if out.exists() else None,
         tasks=tasks,
         widths=widths,
         seeds=seeds,
