@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from bocl.search import accuracy_model
 from bocl.search.accuracy_model import Accuracies, believe, draw, fit, predict, prior_modes, scale
@@ -82,6 +83,33 @@ def test_draws_have_the_mean_and_deviation_that_is_predicted() -> None:
     drawn = draw(model, inputs, 4000, seed=0)
     np.testing.assert_allclose(drawn.mean(0), mean, atol=0.1 * std.max())
     np.testing.assert_allclose(drawn.std(0), std, rtol=0.1)
+
+
+@pytest.mark.parametrize("earlier_tasks", [False, True])
+def test_the_kernel_is_what_gpytorchs_own_add_up_to(earlier_tasks: bool) -> None:
+    from gpytorch.kernels import MaternKernel
+
+    from bocl.search.accuracy_kernel import AccuracyKernel
+
+    generator = torch.Generator().manual_seed(0)
+    points, others = (
+        torch.cat([torch.rand(n, 3, generator=generator), torch.randint(2, (n, 1), generator=generator)], 1).double()
+        for n in (7, 5)
+    )
+    values = [0.3, 0.5, 0.7, 1.5, 0.4, *([0.2, 0.4, 0.9, 0.6] if earlier_tasks else [])]
+
+    def matern(lengthscales: list[float]) -> torch.Tensor:
+        kernel = MaternKernel(nu=2.5, ard_num_dims=3).double()
+        kernel.lengthscale = torch.tensor(lengthscales)
+        return kernel(points[:, :3], others[:, :3]).to_dense()
+
+    same = points[:, 3:] == others[:, 3]
+    own = 0.6 * matern(values[5:8]) if earlier_tasks else 0.0
+    expected = 1.5 * matern(values[:3]) + same * (own + 0.4)
+    kernel = AccuracyKernel(values, values, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(kernel(points, others).to_dense(), expected, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(kernel(points, diag=True), kernel(points).to_dense().diagonal())
 
 
 def test_a_fit_that_breaks_down_leaves_the_last_hyperparameters(monkeypatch: pytest.MonkeyPatch) -> None:

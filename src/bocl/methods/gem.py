@@ -33,8 +33,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.utils.rnn import pad_sequence
@@ -233,6 +231,9 @@ def dual(products: NDArray[Any], along: NDArray[Any], margin: float) -> NDArray[
     products  P = G Gᵀ (T, T)
     along     c = G g (T,)
     """
+    from scipy.linalg import cholesky, solve_triangular  # a third of a second, for runs of GEM alone
+    from scipy.optimize import nnls
+
     ridge = np.maximum(RIDGE * products.diagonal(), np.finfo(float).tiny)  # a gradient may be zero
     factor = cholesky(products + np.diag(ridge))  # R, upper
     target = solve_triangular(factor, along, trans="T") + margin * factor.sum(1)

@@ -8,7 +8,7 @@ paper.py             Gaussian process and expected improvement, as in the paper
 random_search.py     uniform over the lattice
 reinforce.py         RCL's: a controller draws widths and learns from what they were worth
 warm_start.py        opening points remembered from earlier tasks
-accuracy_model.py    the mathematics of bayesian.py: the process, with same_task.py
+accuracy_model.py    the mathematics of bayesian.py: the process, with accuracy_kernel.py
 improvement.py       the same: expected improvement on the lattice
 diagnostics.py       what a person may ask of bayesian.py
 gaussian_process.py  the mathematics of paper.py

@@ -53,24 +53,32 @@ class Hyperparameters:
     own: float | None = None
 
     def numbers(self) -> list[float]:
-        """Return them in one row."""
+        """Return them in one row: those of ``AccuracyKernel``, and the noise."""
         own = [] if self.own_lengthscales is None or self.own is None else [*self.own_lengthscales, self.own]
-        return [*self.lengthscales, self.shared, self.level, self.noise, *own]
+        return [*self.lengthscales, self.shared, self.level, *own, self.noise]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float], dimensions: int) -> Hyperparameters:
+        """Return them from one row."""
+        d = dimensions
+        lengthscales, (shared, level), own, noise = numbers[:d], numbers[d : d + 2], numbers[d + 2 : -1], numbers[-1]
+        alone = cls(np.array(lengthscales), shared, level, noise)
+        return replace(alone, own_lengthscales=np.array(own[:d]), own=own[d]) if own else alone
 
 
 @dataclass(frozen=True, eq=False)
 class AccuracyModel:
     """A process conditioned on data, ready to predict.
 
-    points, factor, weights  what predictions need: inputs with the task's number joined to them, the Cholesky
-                             factor L of K + noise, and (K + noise)⁻¹ targets
+    kernel, points, factor, weights  what predictions need: inputs with the task's number joined to them, the
+                                     Cholesky factor L of K + noise, and (K + noise)⁻¹ targets
     """
 
     data: Accuracies
     centre: float
     spread: float
     hyperparameters: Hyperparameters
-    kernel: Any
+    kernel: Any  # AccuracyKernel
     points: Any  # Tensor (n, d + 1)
     factor: Any  # Tensor (n, n)
     weights: Any  # Tensor (n, 1)
@@ -120,13 +128,13 @@ def condition(data: Accuracies, centre: float, spread: float, hyperparameters: H
     with quiet_single_thread():
         import torch
 
-        model = _model(data, targets, hyperparameters).requires_grad_(False)
-        points = model.train_inputs[0]
-        covariance = model.covar_module(points).to_dense()
+        kernel = _kernel(hyperparameters).requires_grad_(False)
+        points = _with_tasks(data.inputs, data.tasks)
+        covariance = kernel.forward(points, points)
         covariance.diagonal().add_(hyperparameters.noise)
         factor = torch.linalg.cholesky(covariance)
         weights = torch.cholesky_solve(torch.as_tensor(targets).unsqueeze(-1), factor)
-    return AccuracyModel(data, centre, spread, hyperparameters, model.covar_module, points, factor, weights)
+    return AccuracyModel(data, centre, spread, hyperparameters, kernel, points, factor, weights)
 
 
 def predict(model: AccuracyModel, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -135,11 +143,10 @@ def predict(model: AccuracyModel, inputs: FloatArray) -> tuple[FloatArray, Float
         import torch
 
         points = _with_tasks(inputs, np.zeros(len(inputs), dtype=np.int64))
-        with torch.no_grad():
-            across = model.kernel(model.points, points).to_dense()  # (n, k)
-            mean = (across.T @ model.weights).squeeze(-1).numpy()
-            explained = torch.linalg.solve_triangular(model.factor, across, upper=False).square().sum(0)
-            variance = (model.kernel(points, diag=True) - explained).clamp(min=1e-12).numpy()
+        across = model.kernel.forward(model.points, points)  # (n, k)
+        mean = (across.T @ model.weights).squeeze(-1).numpy()
+        explained = torch.linalg.solve_triangular(model.factor, across, upper=False).square().sum(0)
+        variance = (model.kernel.forward(points, points, diag=True) - explained).clamp(min=1e-12).numpy()
     return model.centre + model.spread * mean, model.spread * np.sqrt(variance)
 
 
@@ -149,11 +156,8 @@ def draw(model: AccuracyModel, inputs: FloatArray, count: int, seed: int) -> Flo
         import torch
 
         points = _with_tasks(inputs, np.zeros(len(inputs), dtype=np.int64))
-        with torch.no_grad():
-            across = torch.linalg.solve_triangular(
-                model.factor, model.kernel(model.points, points).to_dense(), upper=False
-            )
-            covariance = (model.kernel(points).to_dense() - across.T @ across).numpy()
+        across = torch.linalg.solve_triangular(model.factor, model.kernel.forward(model.points, points), upper=False)
+        covariance = (model.kernel.forward(points, points) - across.T @ across).numpy()
     values, vectors = np.linalg.eigh(covariance)  # a root that takes eigenvalues just below zero
     root = vectors * np.sqrt(np.maximum(values, 0))
     noise = np.random.default_rng(seed).normal(size=(count, len(inputs)))
@@ -190,47 +194,26 @@ def _with_tasks(inputs: FloatArray, tasks: IntArray) -> Any:
     return torch.as_tensor(np.column_stack([inputs, tasks.astype(np.float64)]))
 
 
+def _kernel(values: Hyperparameters) -> Any:
+    from bocl.search.accuracy_kernel import AccuracyKernel
+
+    modes = prior_modes(len(values.lengthscales), values.own is not None)
+    return AccuracyKernel(values.numbers()[:-1], modes.numbers()[:-1], len(values.lengthscales))
+
+
 def _model(data: Accuracies, targets: FloatArray, values: Hyperparameters) -> Any:
     """Return the BoTorch model of data, its hyperparameters set and its priors registered."""
     import torch
     from botorch.models import SingleTaskGP
-    from gpytorch.kernels import ConstantKernel, MaternKernel, ScaleKernel
     from gpytorch.likelihoods import GaussianLikelihood
     from gpytorch.means import ZeroMean
 
-    from bocl.search.same_task import SameTask
-
-    dimensions = data.inputs.shape[1]
-    modes = prior_modes(dimensions, values.own is not None)
-
-    def matern(lengthscales: FloatArray, variance: float, mode: float) -> Any:
-        base = MaternKernel(
-            nu=2.5,
-            ard_num_dims=dimensions,
-            active_dims=tuple(range(dimensions)),
-            lengthscale_prior=log_normal(float(modes.lengthscales[0])),
-            lengthscale_constraint=positive(),
-        )
-        scaled = ScaleKernel(base, outputscale_prior=log_normal(mode), outputscale_constraint=positive())
-        base.lengthscale = torch.as_tensor(lengthscales)
-        scaled.outputscale = torch.tensor(variance, dtype=torch.float64)
-        return scaled
-
-    def same_task() -> Any:
-        return SameTask(active_dims=(dimensions,))
-
-    level = ConstantKernel(constant_prior=log_normal(modes.level), constant_constraint=positive())
-    level.constant = torch.tensor(values.level, dtype=torch.float64)
-    kernel = matern(values.lengthscales, values.shared, modes.shared)
-    if values.own is None or modes.own is None or values.own_lengthscales is None:
-        kernel = kernel + level
-    else:
-        kernel = kernel + same_task() * (matern(values.own_lengthscales, values.own, modes.own) + level)
+    noise_mode = prior_modes(data.inputs.shape[1], values.own is not None).noise
     model = SingleTaskGP(
         _with_tasks(data.inputs, data.tasks),
         torch.as_tensor(targets).unsqueeze(-1),
-        likelihood=GaussianLikelihood(noise_prior=log_normal(modes.noise), noise_constraint=positive()),
-        covar_module=kernel,
+        likelihood=GaussianLikelihood(noise_prior=log_normal(noise_mode), noise_constraint=positive()),
+        covar_module=_kernel(values),
         mean_module=ZeroMean(),
         outcome_transform=None,
     ).double()
@@ -240,16 +223,5 @@ def _model(data: Accuracies, targets: FloatArray, values: Hyperparameters) -> An
 
 def _hyperparameters(model: Any) -> Hyperparameters:
     """Read the hyperparameters of a BoTorch model made by ``_model``."""
-    shared, rest = model.covar_module.kernels
-
-    def lengths(scaled: Any) -> FloatArray:
-        values: FloatArray = scaled.base_kernel.lengthscale.detach().reshape(-1).numpy().copy()
-        return values
-
-    noise = model.likelihood.noise.item()
-    if hasattr(rest, "constant"):
-        return Hyperparameters(lengths(shared), shared.outputscale.item(), rest.constant.item(), noise)
-    own, level = rest.kernels[1].kernels
-    return Hyperparameters(
-        lengths(shared), shared.outputscale.item(), level.constant.item(), noise, lengths(own), own.outputscale.item()
-    )
+    kernel = model.covar_module
+    return Hyperparameters.of([*kernel.values.tolist(), model.likelihood.noise.item()], kernel.dimensions)

@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def log_normal(mode: float, scale: float = 1.0) -> Any:
-    """Return a log-normal prior with its highest density at ``mode``."""
+def log_normal(mode: Any, scale: float = 1.0) -> Any:
+    """Return a log-normal prior with its highest density at ``mode``, a number or a tensor of them."""
+    import torch
     from gpytorch.priors import LogNormalPrior
 
-    return LogNormalPrior(loc=math.log(mode) + scale**2, scale=scale)  # the mode of a log-normal is exp(loc - scale²)
+    mode = torch.as_tensor(mode, dtype=torch.float64)
+    return LogNormalPrior(mode.log() + scale**2, torch.full_like(mode, scale))  # its mode is exp(loc - scale²)
 
 
 def positive() -> Any:

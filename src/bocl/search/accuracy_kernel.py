@@ -1,0 +1,58 @@
+"""The covariance of accuracies over widths and tasks. Imports GPyTorch: import it when it is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor, nn
+
+from bocl.search.likelihood import log_normal
+
+
+class AccuracyKernel(Kernel):  # type: ignore[misc]
+    """k((z, t), (z', t')) = k_shared(z, z') + [t = t'] (k_own(z, z') + level), each k_ a Matérn 5/2 with ARD.
+
+    One kernel rather than a tree of GPyTorch's: most of a fit of a hundred trials would be their bookkeeping.
+
+    inputs (…, n, d + 1)  z scaled, and the number of the task
+    logs   (m,)           logarithms of d lengthscales, shared, level and, unless there is nothing a task has for its
+                          own, of d lengthscales and own
+    """
+
+    def __init__(self, values: Sequence[float], modes: Sequence[float], dimensions: int) -> None:
+        super().__init__()
+        self.dimensions = dimensions
+        self.logs = nn.Parameter(torch.tensor(values, dtype=torch.float64).log())
+        self.register_prior("prior", log_normal(torch.tensor(modes, dtype=torch.float64)), lambda kernel: kernel.values)
+
+    @property
+    def values(self) -> Tensor:
+        """The hyperparameters themselves (m,)."""
+        return self.logs.exp()
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
+        """Return (…, n, k), or its diagonal (…, n)."""
+        d = self.dimensions
+        (*lengthscales, shared, level), own = self.values[: d + 2], self.values[d + 2 :]
+        if diag:
+            variance: Tensor = shared + level + own[d:].sum()
+            return variance.expand(x1.shape[:-1])
+        covariance = shared * _matern(x1[..., :d], x2[..., :d], torch.stack(lengthscales))
+        own_covariance = level
+        if len(own):
+            own_covariance = level + own[d] * _matern(x1[..., :d], x2[..., :d], own[:d])
+        same_task = x1[..., :, None, d] == x2[..., None, :, d]
+        result: Tensor = covariance + same_task * own_covariance
+        return result
+
+
+def _matern(x1: Tensor, x2: Tensor, lengthscales: Tensor) -> Tensor:
+    """Return (1 + a + a²/3) exp(-a), (…, n, k), a = √5 ‖(x1 - x2) / lengthscales‖."""
+    # By differences: products of matrices would lose the digits of small distances.
+    distances = torch.cdist(x1 / lengthscales, x2 / lengthscales, compute_mode="donot_use_mm_for_euclid_dist")
+    a = math.sqrt(5) * distances
+    return (1 + a + a.square() / 3) * (-a).exp()
