@@ -121,6 +121,17 @@ def test_the_headline_is_chosen_on_validation_samples():
     assert stream.systems[0].headline.label == "alpha 0.2"
 
 
+@pytest.mark.parametrize("place", ["study/{}/bocl-seed0", "records/{}-seed-0.jsonl"])
+def test_the_headline_is_the_setting_called_after_its_method(place):
+    (stream,) = arrange(
+        [
+            a_run(reward__alpha=0.1, validation=0.5, folder=place.format("bocl")),
+            a_run(reward__alpha=0.2, validation=0.9, folder=place.format("bocl-alpha-0.2")),
+        ]
+    )
+    assert stream.systems[0].headline.label == "alpha 0.1"
+
+
 def test_unfinished_runs_and_repeats_are_left_out_of_means():
     again = a_run(folder="elsewhere", accuracy=0.1)
     begun = a_run(seed=1, done=2)

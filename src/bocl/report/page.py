@@ -43,7 +43,7 @@ def page(runs: Sequence[RunSummary]) -> str:
         _scoreboard(compared),
         *map(_section, shown),
         "<section id=inside><h2>Inside the networks</h2>",
-        "<p class=caption>Of every system, the first seed of the setting that validation samples prefer; other runs "
+        "<p class=caption>Of every system, the first seed of the setting that stands for it in Figure 2; other runs "
         "are folded below it. Grey bars are units known before a task, coloured ones what it added; they may begin "
         "above zero. A heat map’s colours run from its least value to its greatest, over ten points at least. A ring "
         "marks the child that was kept, the grey line the front: no child is both smaller and more accurate than those "
