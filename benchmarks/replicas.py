@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from bocl.benchmarks.replay import Ended, ReplayTask, replay
 from bocl.benchmarks.trial_table import read_table, replay_tasks
+from bocl.experiment.store import versions
 from bocl.search.problem import FloatArray, IntArray
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
@@ -65,7 +67,8 @@ def main() -> None:
                         "error": stdev(regrets) / len(regrets) ** 0.5,
                     }
                 )
-    print(json.dumps({"replays": REPLAYS, "rows": rows}, indent=1))
+    made = {"date": date.today().isoformat(), "versions": versions()}
+    print(json.dumps({**made, "replays": REPLAYS, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Does a search lose by what earlier tasks taught it, where tasks are unlike?
 
-Our search with earlier tasks and without, on simulated streams of four tasks that turn round which group matters:
-every other task does, or the last one alone. Of the same replay, the regret with earlier tasks less the one without,
-after a number of trials, and of the child kept as in a run.
+Our search with earlier tasks and without, on simulated streams of four tasks. In some of them the groups have each
+other's curves, in reverse order: in the second and the fourth, or in the fourth alone, which is the one measured. Of
+the same task, the regret with earlier tasks less the one without, after a number of trials, and of the child that is
+kept as in a run.
 """
 
 from __future__ import annotations
@@ -11,23 +12,25 @@ import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from datetime import date
 from itertools import product
 from statistics import fmean, stdev
 
 from bocl.benchmarks.replay import Replay, replay
 from bocl.benchmarks.simulated import simulated_stream
+from bocl.experiment.store import versions
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 
 ALPHAS = (5e-3, 1e-2)
-STREAMS = {"every other": (1, 3), "the last": (3,)}  # which of the four tasks are turned round
+STREAMS = {"2nd and 4th": (1, 3), "4th": (3,)}  # the tasks that are turned round
 AFTER = (4, 8, 16, 20, 30)  # trials
 REPLAYS = 40
 
 
 def both(task: tuple[str, float, int]) -> tuple[Replay, Replay]:
-    """Return a replay with earlier tasks and the same one without."""
+    """Return a replay with earlier tasks, and one of its last task without."""
     turned, alpha, number = task
     stream = simulated_stream(number, alpha=alpha, turned=STREAMS[turned])
     seed, settings = seed_for(number, "replay"), SearchSettings()
@@ -62,7 +65,8 @@ def main() -> None:
             }
             rows.append(row)
             print(row, file=sys.stderr)
-    print(json.dumps({"replays": REPLAYS, "rows": rows}, indent=1))
+    made = {"date": date.today().isoformat(), "versions": versions()}
+    print(json.dumps({**made, "replays": REPLAYS, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

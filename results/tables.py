@@ -85,7 +85,8 @@ def speed() -> str:
     for run in record["runs"]:
         running = run["wall_seconds"] - run["seconds_to_first_record"]
         lines.append(
-            f"| `{run['command'].split(' --')[0]}`, random search, rounds of 8 | {run['wall_seconds']:.0f} s "
+            f"| `{run['command'].split(' --')[0]}`, random search, rounds of 8, {run['date']} "
+            f"| {run['wall_seconds']:.0f} s "
             f"| {run['seconds_to_first_record']:.1f} s | {100 * run['training_seconds'] / running:.0f} % "
             f"| {run['trials']} | {100 * run['average_test_accuracy']:.2f} % | {run['backward_transfer']:g} |"
         )
@@ -365,7 +366,7 @@ def unlike() -> str:
     after = list(record["rows"][0]["after"])
     lines = [
         f"| turned round | α | after {after[0]} trials | {' | '.join(f'after {at}' for at in after[1:])} "
-        "| kept child | without earlier tasks | trials, rounds | without |",
+        "| kept child | its regret without | trials, rounds | without |",
         "|---|---|" + "---|" * (len(after) + 4),
     ]
     for row in record["rows"]:

@@ -223,6 +223,8 @@ def test_a_table_that_was_begun_goes_on_as_if_made_at_once() -> None:
     assert len(told) == 1, "what was made before is not made again"
     with pytest.raises(ConfigError, match="other widths or seeds"):
         made(tasks=2, begun=begun, seeds=3)
+    with pytest.raises(ConfigError, match="other widths or seeds"):
+        made(tasks=2, begun=begun, widths=10)
     with pytest.raises(ConfigError, match="of another preset"):
         made(tasks=2, begun=replace(begun, about={}))
 

@@ -2,8 +2,8 @@
 
 The training part of every task is cut in two: children are trained on one, choices are judged on the other. The
 validation part stays what a searcher sees. Widths are spread half over z, half over log1p(z), so that neither way of
-looking at them is favoured. The network goes on with the widths that are best by the mean of what was seen, trained
-once more; a table that was begun goes on after its last task with those.
+looking at them is favoured. After each task the widths that are best by the mean of what was seen are trained once more
+and kept, so that a table begun earlier can be continued.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bocl.errors import ConfigError
 from bocl.experiment.build import build_network, build_stream
 from bocl.experiment.config import Config, load_config
 from bocl.experiment.store import machine, versions
+from bocl.methods.checks import check_trained
 from bocl.methods.expand import growth_cost, train_base
 from bocl.methods.growing import score
 from bocl.methods.rounds import TrainedChild, padding, train_round
@@ -68,7 +69,7 @@ def make_table(
     network = ExpandableNetwork(graph, config.growth, resolve_device(device))
     about = {"preset": preset, "overrides": list(overrides), "data": stream.fingerprint()}
     made_with = {"versions": versions(), "machine": machine(network.device), "date": date.today().isoformat()}
-    table = _to_go_on_with(begun, about, made_with)
+    table = _begun_or_empty(begun, about, made_with)
     for index in range(tasks + 1):
         task, judging = _cut(stream[index], seed_for(config.seed, "judging", index))
         shown = task_to_device(task, index, network.device)
@@ -89,21 +90,22 @@ def make_table(
         if index < tasks:
             places = [points.index(_best(made, config.reward.alpha))]
             (child,) = _train(config, network, shown, points, places, classes=task.classes, seed=0)
+            check_trained(child.fit.accuracy, task.name, child.failure)
             network.commit(child.growth)
     return table
 
 
-def _to_go_on_with(begun: TrialTable | None, about: dict[str, Any], made_with: dict[str, Any]) -> TrialTable:
+def _begun_or_empty(begun: TrialTable | None, about: dict[str, Any], made_with: dict[str, Any]) -> TrialTable:
     """Return an empty table, or the one that was begun if it is about the same."""
     if begun is None:
         return TrialTable((), {**about, **made_with})
     if any(begun.about.get(name) != value for name, value in about.items()):
         raise ConfigError("the table that was begun is of another preset, other settings or data; give another file")
-    return replace(begun, about={**begun.about, "went_on": made_with})
+    return replace(begun, about={**begun.about, "went_on": [*begun.about.get("went_on", []), made_with]})
 
 
 def _check_made(made: TaskTable, name: str, points: Sequence[Widths], seeds: int) -> None:
-    if made.name != name or not {*made.widths} <= {*points} or len(made.seen[0]) != seeds:
+    if made.name != name or {*made.widths} != {*points} or len(made.seen[0]) != seeds:
         raise ConfigError(
             f"task '{made.name}' of the table that was begun has other widths or seeds; ask for as many, or "
             "give another file"

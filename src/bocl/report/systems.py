@@ -103,9 +103,10 @@ class System:
 
     @cached_property
     def headline(self) -> Setting:
-        """The setting that stands for the system; of several, the one with the highest validation accuracy.
+        """The setting whose runs bear the method's bare name: ``bocl``, not ``bocl-alpha-5e-3``.
 
-        Accuracy alone would take the largest network of a sweep. The test split chooses nothing.
+        If none does, or several do, the one with the highest validation accuracy, which alone would favour the
+        largest network of a sweep. The test split chooses nothing.
         """
         own = [setting for setting in self.settings if any(map(_is_called_after_its_method, setting.runs))]
         return max(own or self.settings, key=lambda setting: setting.spread("validation").mean)
@@ -198,7 +199,7 @@ def _identity(run: RunSummary, *seed: int) -> str:
 
 
 def _is_called_after_its_method(run: RunSummary) -> bool:
-    """Whether a study's name for a run is its method's; it is that of the folder it lies in, or of a journal alone."""
+    """Whether its study's name for a run is the method's: that of the folder it lies in, or of a journal alone."""
     alone = run.folder.suffix == ".jsonl"
     return (run.folder.name.rpartition("-seed-")[0] if alone else run.folder.parent.name) == run.method
 

@@ -19,8 +19,8 @@ class AccuracyKernel(Kernel):  # type: ignore[misc]
     One kernel rather than a tree of GPyTorch's: most of a fit of a hundred trials would be their bookkeeping.
 
     inputs (…, n, d + 1)  z scaled, and the number of the task
-    logs   (m,)           logarithms of d lengthscales, shared, level and, unless there is nothing a task has for its
-                          own, of d lengthscales and own
+    logs   (m,)           logarithms of d lengthscales of k_shared, its variance and the level's; with earlier tasks
+                          also of d lengthscales of k_own and its variance
     """
 
     def __init__(self, values: Sequence[float], modes: Sequence[float], dimensions: int) -> None:
@@ -35,10 +35,11 @@ class AccuracyKernel(Kernel):  # type: ignore[misc]
         return self.logs.exp()
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
-        """Return (…, n, k), or its diagonal (…, n)."""
+        """Return (…, n, k), or its diagonal (…, n), for which both are the same inputs."""
         d = self.dimensions
         (*lengthscales, shared, level), own = self.values[: d + 2], self.values[d + 2 :]
         if diag:
+            assert torch.equal(x1, x2)
             variance: Tensor = shared + level + own[d:].sum()
             return variance.expand(x1.shape[:-1])
         covariance = shared * _matern(x1[..., :d], x2[..., :d], torch.stack(lengthscales))

@@ -70,8 +70,8 @@ class Hyperparameters:
 class AccuracyModel:
     """A process conditioned on data, ready to predict.
 
-    kernel, points, factor, weights  what predictions need: inputs with the task's number joined to them, the
-                                     Cholesky factor L of K + noise, and (K + noise)⁻¹ targets
+    kernel, points, factor, weights  what predictions need: the covariance, inputs with the task's number joined to
+                                     them, the Cholesky factor L of K + noise, and (K + noise)⁻¹ targets
     """
 
     data: Accuracies
