@@ -129,7 +129,9 @@ def test_the_headline_is_the_setting_called_after_its_method(place):
             a_run(reward__alpha=0.2, validation=0.9, folder=place.format("bocl-alpha-0.2")),
         ]
     )
-    assert stream.systems[0].headline.label == "alpha 0.1"
+    (system,) = stream.systems
+    assert system.headline.runs[0].config["reward"]["alpha"] == 0.1
+    assert [setting.label for setting in system.settings] == ["", "alpha 0.2"], "others are told by what they change"
 
 
 def test_unfinished_runs_and_repeats_are_left_out_of_means():

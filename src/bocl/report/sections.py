@@ -199,8 +199,9 @@ def _asterisk(streams: Sequence[Stream]) -> str:
     if not any(len(system.settings) > 1 for stream in streams for system in stream.systems):
         return ""
     return (
-        "An asterisk marks the setting that stands for its system in the figures below: the one its study calls by the "
-        "method’s name, else the one with the highest validation accuracy. "
+        "Of a system run with several settings, one stands for it in the figures below: the one its study calls by the "
+        "method’s name, here without settings, the others by what they change; else the one with the highest "
+        "validation accuracy, marked by an asterisk. "
     )
 
 

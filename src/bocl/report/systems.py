@@ -62,7 +62,7 @@ class Spread:
 class Setting:
     """Finished runs that differ in their seed alone, by seed.
 
-    label       what tells it from the other settings of its system; '' where it is the only one
+    label       what tells it from the other settings of its system, or from the one they vary, whose label is ''
     timed       those that had their device to themselves, repeats of a seed included: their time is their own
     one_by_one  the same, where no two children were trained together
     """
@@ -231,12 +231,17 @@ def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary
     for place, said in enumerate(sorted(variants, key=lambda said: (len(said), said))):
         own = variants[said]
         changing = [name for name in swept if _differs(name, [flats[index] for index in own])]
-        settings: dict[str, list[RunSummary]] = {}
+        settings: dict[tuple[str, ...], list[RunSummary]] = {}
         for index in own:
             flat = flats[index]
-            label = ", ".join(f"{name.rpartition('.')[2]} {_text(flat[name])}" for name in changing if name in flat)
-            settings.setdefault(label, []).append(runs[index])
-        made = [_setting(label, same, timed) for label, same in settings.items()]
+            values = tuple(f"{name.rpartition('.')[2]} {_text(flat[name])}" for name in changing if name in flat)
+            settings.setdefault(values, []).append(runs[index])
+        varied = [values for values, same in settings.items() if any(map(_is_called_after_its_method, same))]
+        unsaid = set(varied[0]) if len(varied) == 1 else set()
+        made = [
+            _setting(", ".join(value for value in values if value not in unsaid), same, timed)
+            for values, same in settings.items()
+        ]
         made.sort(key=lambda setting: (setting.spread("parameters").mean, setting.label))
         method = runs[0].method
         name = ", ".join([method, *(words for _, words in said)])
