@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bocl.benchmarks import growth_table
 from bocl.benchmarks.growth_table import make_table, spread_widths
 from bocl.benchmarks.optuna_search import OptunaSearch
 from bocl.benchmarks.replay import Ended, Replay, replay
@@ -19,6 +20,7 @@ from bocl.benchmarks.search import compare, contestants, streams_of
 from bocl.benchmarks.simulated import BOUNDS, simulated_stream
 from bocl.benchmarks.trial_table import TaskTable, TrialTable, read_table, replay_tasks, write_table
 from bocl.errors import ConfigError, DataError, InputError
+from bocl.networks.growth import Growth
 from bocl.records.record import Trial, Widths
 from bocl.search.lattice import whole_lattice
 from bocl.search.problem import Problem
@@ -221,12 +223,22 @@ def test_a_table_that_was_begun_goes_on_as_if_made_at_once() -> None:
     told.clear()
     assert made(tasks=2, begun=begun).tasks == whole.tasks
     assert len(told) == 1, "what was made before is not made again"
-    with pytest.raises(ConfigError, match="other widths or seeds"):
-        made(tasks=2, begun=begun, seeds=3)
-    with pytest.raises(ConfigError, match="other widths or seeds"):
-        made(tasks=2, begun=begun, widths=10)
-    with pytest.raises(ConfigError, match="of another preset"):
-        made(tasks=2, begun=replace(begun, about={}))
+    assert made(tasks=1, begun=whole).tasks == whole.tasks
+    assert len(told) == 1
+    for other in ({"seeds": 3}, {"widths": 10}, {"begun": replace(begun, about={})}):
+        with pytest.raises(ConfigError, match="is of another preset or data, of other settings, widths or seeds"):
+            made(**{"tasks": 2, "begun": begun, **other})
+
+
+def test_a_table_leaves_out_children_that_failed_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = growth_table.score
+
+    def fail(network: object, growth: Growth, task: object) -> float:
+        return math.nan if growth.widths == (16, 16) else real(network, growth, task)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(growth_table, "score", fail)
+    table = make_table("digits", ["recipe.epochs=2"], tasks=2, widths=8, seeds=2, device="cpu", tell=lambda _: None)
+    assert [len(task.widths) for task in table.tasks] == [7, 7]
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,9 +67,17 @@ def make_table(
     stream = build_stream(config, data)
     graph = build_network(config.network)
     network = ExpandableNetwork(graph, config.growth, resolve_device(device))
-    about = {"preset": preset, "overrides": list(overrides), "data": stream.fingerprint()}
+    about = {
+        "preset": preset,
+        "overrides": list(overrides),
+        "data": stream.fingerprint(),
+        "widths": widths,
+        "seeds": seeds,
+    }
     made_with = {"versions": versions(), "machine": machine(network.device), "date": date.today().isoformat()}
     table = _begun_or_empty(begun, about, made_with)
+    if len(table.tasks) >= tasks:
+        return table
     for index in range(tasks + 1):
         task, judging = _cut(stream[index], seed_for(config.seed, "judging", index))
         shown = task_to_device(task, index, network.device)
@@ -85,10 +93,8 @@ def make_table(
             made = _tabulate(config, network, task, shown, judge, points, seeds=seeds)
             table = replace(table, tasks=(*table.tasks, made))
             tell(table)
-        made = table.tasks[index - 1]
-        _check_made(made, task.name, points, seeds)
         if index < tasks:
-            places = [points.index(_best(made, config.reward.alpha))]
+            places = [points.index(_best(table.tasks[index - 1], config.reward.alpha))]
             (child,) = _train(config, network, shown, points, places, classes=task.classes, seed=0)
             check_trained(child.fit.accuracy, task.name, child.failure)
             network.commit(child.growth)
@@ -100,16 +106,11 @@ def _begun_or_empty(begun: TrialTable | None, about: dict[str, Any], made_with: 
     if begun is None:
         return TrialTable((), {**about, **made_with})
     if any(begun.about.get(name) != value for name, value in about.items()):
-        raise ConfigError("the table that was begun is of another preset, other settings or data; give another file")
-    return replace(begun, about={**begun.about, "went_on": [*begun.about.get("went_on", []), made_with]})
-
-
-def _check_made(made: TaskTable, name: str, points: Sequence[Widths], seeds: int) -> None:
-    if made.name != name or {*made.widths} != {*points} or len(made.seen[0]) != seeds:
         raise ConfigError(
-            f"task '{made.name}' of the table that was begun has other widths or seeds; ask for as many, or "
-            "give another file"
+            "the table that was begun is of another preset or data, of other settings, widths or seeds; ask for the "
+            "same, or give another file with -o"
         )
+    return replace(begun, about={**begun.about, "went_on": [*begun.about.get("went_on", []), made_with]})
 
 
 def _best(made: TaskTable, alpha: float) -> Widths:

@@ -102,10 +102,11 @@ def bench_table_command(
         task = table.tasks[-1]
         typer.echo(f"{task.name}: {len(task.widths)} widths, {seeds} trainings each, written to {out}")
 
-    make_table(
+    begun = read_table(out) if out.exists() else None
+    table = make_table(
         preset,
         overrides or [],
-        begun=read_table(out) if out.exists() else None,
+        begun=begun,
         tasks=tasks,
         widths=widths,
         seeds=seeds,
@@ -113,6 +114,8 @@ def bench_table_command(
         data=data,
         tell=keep,
     )
+    if begun is not None and table.tasks == begun.tasks:
+        typer.echo(f"{out} has these tasks already: {', '.join(task.name for task in table.tasks)}")
 
 
 def _heading(alpha: float, trials: int) -> str:
