@@ -69,8 +69,9 @@ def test_a_study_is_every_run_on_every_preset_with_every_seed(mine):
 
 def test_presets_names_seeds_and_settings_can_be_given(mine):
     study = [load_study(mine)]
-    assert {job.preset for job in jobs(study, on=["mnist-small"])} == {"mnist-small"}
-    assert {job.name for job in jobs(study, on=["mnist-small"])} == {"sn", "dear"}, "`fixed` is about its own preset"
+    here = {(job.preset, job.name) for job in jobs(study, on=["mnist-small"])}
+    assert here == {("mnist-small", name) for name in ("sn", "dear", "fixed")}
+    assert {job.name for job in jobs(study, on=["digits"])} == {"sn", "dear"}, "`fixed` is about another preset"
     assert {job.name for job in jobs(study, names=["dear"])} == {"dear"}
     assert {job.seed for job in jobs(study, seeds=[7])} == {7}
     assert jobs(study, names=["dear"], overrides=["seed=9"])[0].overrides == ("reward.alpha=0.1", "seed=9")

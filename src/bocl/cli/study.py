@@ -14,7 +14,9 @@ def study_command(
         list[str], typer.Argument(metavar="STUDY…", help="Studies by name (`bocl list`), or .toml files.")
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="Folder of the runs; finished ones stay.")],
-    on: Annotated[str | None, typer.Option(help="Presets instead of a study's, separated by commas.")] = None,
+    on: Annotated[
+        str | None, typer.Option(help="Presets instead of a study's, by commas; a run with its own keeps to them.")
+    ] = None,
     only: Annotated[str | None, typer.Option(help="Only these of their runs, separated by commas.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of a study's, separated by commas.")] = None,
     overrides: Overrides = None,

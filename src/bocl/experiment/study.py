@@ -105,7 +105,7 @@ def jobs(
 ) -> list[Job]:
     """Return the runs of studies that are wanted, each once, and built once to find mistakes first.
 
-    on         presets instead of a study's; runs that name their own are then left out, as they are about those
+    on         presets instead of a study's; runs that name their own are made on those of them that are here
     names      only these runs
     seeds      instead of a study's
     overrides  of every run, after its own
@@ -118,7 +118,7 @@ def jobs(
         Job(preset, entry.name or entry.method, entry.method, seed, (*entry.set, *overrides))
         for study in studies
         for entry in study.run
-        for preset in ((entry.on or study.on) if on is None else () if entry.on else on)
+        for preset in _presets(study, entry, on)
         for seed in (seeds or study.seeds)
         if names is None or (entry.name or entry.method) in names
     ]
@@ -132,3 +132,9 @@ def jobs(
         config = job.config()
         build_method(config, build_network(config.network), "cpu")
     return list(wanted.values())
+
+
+def _presets(study: Study, entry: StudyRun, on: Sequence[str] | None) -> Sequence[str]:
+    if entry.on is None:
+        return study.on if on is None else on
+    return entry.on if on is None else [preset for preset in on if preset in entry.on]
