@@ -194,6 +194,7 @@ def paired() -> str:
         ("our search less random", "bocl", "bocl-random", _reward),
         ("our search less reinforce", "bocl", "bocl-reinforce", _reward),
         ("with earlier tasks' trials less without", "bocl", "bocl-cold", _reward),
+        ("the paper's search with warm start less without", "bocl-paper", "bocl-paper-cold", _reward),
         ("units priced by cost less all alike", "bocl", "bocl-uniform-price", _accuracy),
         ("search less fixed growth of its size, all layers alike", "bocl", "fixed-*-equal", _accuracy),
         ("…, shaped as the base network", "bocl", "fixed-*-base", _accuracy),

@@ -15,7 +15,7 @@ from bocl.report.drawing import Box, Circle, Drawing, Line, Shape, Words, mark
 from bocl.report.figures import accuracy_against_parameters, accuracy_bars, first_task
 from bocl.report.inside import accuracy_matrix, growth, searches
 from bocl.report.layout import draw
-from bocl.report.names import stand_beside
+from bocl.report.names import Name, stand_beside
 from bocl.report.pdf import to_pdf
 from bocl.report.scale import Scale, by_errors, fit, say, ticks, whole_ticks, without_the_lowest
 from bocl.report.style import COLOURS, HEAT, MARKS, Style, heat
@@ -164,8 +164,8 @@ def said(drawing):
 
 
 def test_names_stand_beside_marks_and_cover_nothing():
-    marks = [(f"name {index}", (50.0 + index, 50.0), "ink") for index in range(30)]
-    taken = [(x - 4, y - 4, x + 4, y + 4) for _, (x, y), _ in marks]
+    marks = [Name(f"name {index}", (50.0 + index, 50.0), "ink") for index in range(30)]
+    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in (name.place for name in marks)]
     found = stand_beside(marks, taken, (0.0, 0.0, 200.0, 100.0), 10.0)
     assert 3 <= len(found) < 30
     areas = [(w.place[0], w.place[1] - 9, w.place[0] + 6.1 * len(w.text), w.place[1] + 2) for w in found]
@@ -178,9 +178,31 @@ def test_names_stand_beside_marks_and_cover_nothing():
 
 
 def test_a_name_stays_on_the_sheet():
-    (left,) = stand_beside([("name", (190.0, 50.0), "ink")], [], (0.0, 0.0, 200.0, 100.0), 10.0)
+    (left,) = stand_beside([Name("name", (190.0, 50.0), "ink")], [], (0.0, 0.0, 200.0, 100.0), 10.0)
     assert left.place[0] + 6.1 * len("name") < 190
-    assert stand_beside([("name", (190.0, 50.0), "ink")], [], (180.0, 0.0, 200.0, 100.0), 10.0) == []
+    assert stand_beside([Name("name", (190.0, 50.0), "ink")], [], (180.0, 0.0, 200.0, 100.0), 10.0) == []
+
+
+def test_a_name_is_nearer_to_its_own_mark_than_to_another():
+    sheet = (0.0, 0.0, 200.0, 100.0)
+    other = (70.0, 50.0)  # where the name would end
+    (alone,) = stand_beside([Name("name", (40.0, 50.0), "ink")], [], sheet, 10.0)
+    (beside,) = stand_beside([Name("name", (40.0, 50.0), "ink", (other,))], [], sheet, 10.0)
+    assert alone.place[0] > 40
+    assert beside.place[0] + 6.1 * len("name") < 40
+
+
+def test_the_line_of_a_series_leaves_out_what_is_aside_and_no_name_is_written_over_it():
+    front = (Point(1, 0.5), Point(2, 0.1, aside=True), Point(3, 0.5))
+    level = Series("level", Style("bocl"), front)
+    below = Series("below", Style("rcl"), (Point(2, 0.495),))
+    drawing = draw(Plot("p", "p", Axis("x"), Axis("y"), (level, below), named=True))
+    (line,) = [item for item in drawing.items if isinstance(item, Line) and item.note == "level"]
+    assert len(line.places) == 2
+    (name,) = [word for word in said(drawing) if word.text == "below"]
+    assert name.place[1] - 9 > line.places[0][1] or name.place[1] + 2 < line.places[0][1]
+    sizes = sorted(item.radius for item in drawing.items if isinstance(item, Circle) and item.colour == "bocl")
+    assert sizes[0] < sizes[1] == sizes[2]
 
 
 def test_the_first_series_is_drawn_on_top():
@@ -210,7 +232,7 @@ def test_numbers_of_ticks_do_not_run_into_each_other():
         assert right - left >= 6.1 * (len(one) + len(other)) / 2
 
 
-def test_the_lowest_are_left_below_where_a_gap_parts_few_of_them_from_the_rest():
+def test_what_is_far_below_the_rest_is_left_below():
     axis = Axis("a", "percent")
     assert without_the_lowest(axis, [0.2, 0.8, 0.85, 0.9]) == (0.8, 0.9)
     assert without_the_lowest(axis, [0.2, 0.3, 0.8, 0.85, 0.9]) is None

@@ -18,6 +18,7 @@ from bocl.report.figures import (
     cost_bars,
     first_task,
     parameter_bars,
+    reward_against_trials,
     time_bars,
     times,
 )
@@ -127,9 +128,9 @@ def test_accuracy_against_trials_is_a_mean_over_tasks_and_seeds_and_stays_level(
     stream = one(
         a_run(seed=0, trials=short, tasks=3),
         a_run(seed=1, trials=long, tasks=3),
-        a_run(search__kind="random", trials=short, tasks=3),
+        *(a_run(seed=seed, search__kind="random", trials=short, tasks=3) for seed in (0, 1)),
         a_run(growth__attention=False, trials=short, tasks=3),
-        a_run("rcl", trials=short, tasks=3),
+        *(a_run("rcl", seed=seed, trials=short, tasks=3) for seed in (0, 1)),
     )
     plot = accuracy_against_trials(stream)
     assert [series.name for series in plot.series] == ["bocl", "bocl, random search", "rcl"]
@@ -138,14 +139,39 @@ def test_accuracy_against_trials_is_a_mean_over_tasks_and_seeds_and_stays_level(
     assert accuracy_against_trials(one(a_run("sn"))).series == ()
 
 
-def test_accuracy_against_trials_is_on_test_samples_where_all_have_scored_them():
+def test_accuracy_against_trials_is_on_test_samples_where_the_searches_for_bocl_have_scored_them():
     trials = [a_trial((0, 0), 0.5, 1), a_trial((1, 1), 0.4, 2), a_trial((2, 2), 0.8, 3)]
     scored = {"trials": trials, "bests": ((0, 0.3), (2, 0.6)), "tasks": 2}
     plot = accuracy_against_trials(one(a_run(**scored), a_run("rcl", **scored)))
     assert plot.y.label == "test accuracy, best so far (%)"
     assert [[point.y for point in series.points] for series in plot.series] == [[0.3, 0.3, 0.6]] * 2
-    mixed = one(a_run(**scored), a_run("rcl", trials=trials, tasks=2))
+    untold = {"trials": trials, "tasks": 2}
+    without_rcl = accuracy_against_trials(one(a_run(**scored), a_run("rcl", **untold)))
+    assert without_rcl.y.label.startswith("test")
+    assert [series.name for series in without_rcl.series] == ["bocl"], "rcl was not scored on them"
+    mixed = one(a_run(**scored), a_run(search__kind="random", **untold))
     assert accuracy_against_trials(mixed).y.label.startswith("validation")
+
+
+def test_reward_against_trials_is_accuracy_less_the_price_where_all_pay_the_same():
+    trials = [a_trial((0, 0), 0.5, 1), a_trial((1, 1), 0.8, 2, reward=0.7)]
+    scored = {"trials": trials, "bests": ((0, 0.3), (1, 0.6)), "tasks": 2}
+    plot = reward_against_trials(one(a_run(**scored), a_run(search__kind="random", **scored), a_run("rcl", **scored)))
+    assert plot.y.label == "test reward, best so far (%)"
+    assert [series.name for series in plot.series] == ["bocl", "bocl, random search"]
+    assert [point.y for point in plot.series[0].points] == pytest.approx([0.3, 0.5])
+    unlike = one(a_run(**scored), a_run(search__kind="random", reward__alpha=0.3, **scored))
+    assert reward_against_trials(unlike).series == ()
+
+
+def test_trials_are_compared_over_the_seeds_that_all_searches_were_run_with():
+    low, high = [a_trial((0, 0), 0.5, 1)], [a_trial((0, 0), 0.9, 1)]
+    random = {"search__kind": "random", "tasks": 2}
+    both = [a_run(seed=0, trials=low, tasks=2), a_run(seed=1, trials=high, tasks=2)]
+    shared = accuracy_against_trials(one(*both, a_run(seed=0, trials=low, **random)))
+    assert [series.points[0].y for series in shared.series] == [0.5, 0.5]
+    unlike = accuracy_against_trials(one(*both, a_run(seed=2, trials=low, **random)))
+    assert [series.points[0].y for series in unlike.series] == [pytest.approx(0.7), 0.5]
 
 
 def test_the_search_of_the_paper_stands_among_the_methods():

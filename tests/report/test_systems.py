@@ -85,7 +85,7 @@ def test_what_is_under_study_is_a_system_of_its_own():
         ("bocl, random search", ("search.kind",)),
         ("bocl, no attention, paper's search", ("growth.attention", "search.kind")),
         ("rcl", ()),
-        ("rcl, controller as-released", ("rcl.controller",)),
+        ("rcl, as released", ("rcl.controller",)),
     ]
     assert stream.system("bocl").headline.runs[0].config["search"]["kind"] == "bayesian"
 

@@ -41,7 +41,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """A measurement, its standard deviations where there are any, and words to show over it."""
+    """A measurement, its standard deviations where there are any, and words to show over it.
+
+    ringed  stands out
+    aside   is not on the line of its series, and smaller
+    """
 
     x: float
     y: float
@@ -49,6 +53,7 @@ class Point:
     x_sd: float | None = None
     y_sd: float | None = None
     ringed: bool = False
+    aside: bool = False
 
 
 @dataclass(frozen=True)

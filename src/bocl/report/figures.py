@@ -12,7 +12,7 @@ from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
 from bocl.report.scale import by_errors, spans_decades, without_the_lowest
 from bocl.report.style import Style, style_of
 from bocl.report.systems import Setting, Spread, Stream, System, pairs, seconds, shared
-from bocl.report.trial_curves import by_the_paper, searchers, tested, trial_curve
+from bocl.report.trial_curves import by_the_paper, compared_searches, rewarded_alike, tested, trial_curve
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
 _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
@@ -64,14 +64,15 @@ def time_bars(stream: Stream) -> Bars:
 
 
 def accuracy_against_parameters(stream: Stream) -> Plot:
-    """Figure 3: one mark for each setting; the settings of one system make a curve."""
+    """Figure 3: one mark for each setting; a line joins those of one system that are on its front."""
     series = []
     for system in _main(stream):
         found = []
         for setting in system.settings:
             accuracy, size = setting.spread("accuracy"), setting.spread("parameters")
             note = f"{named(system, setting)}: {_accuracy(setting)}, {short_count(size.mean)} parameters"
-            found.append(Point(size.mean, accuracy.mean, note, size.sd, accuracy.sd))
+            aside = setting not in system.front
+            found.append(Point(size.mean, accuracy.mean, note, size.sd, accuracy.sd, aside=aside))
         series.append(Series(system.name, style_of(system), tuple(found)))
     factors = spans_decades(point.x for each in series for point in each.points)
     upward = _spaced(ACCURACY, series)
@@ -114,25 +115,30 @@ def first_task(stream: Stream) -> Plot:
 def accuracy_against_trials(stream: Stream) -> Plot:
     """Figure 5: accuracy of the best child so far, averaged over tasks, as trials are made.
 
-    On test samples where all runs have scored them (``tested``), else on validation samples. RCL grows its own network.
+    On test samples where the searches for BOCL have scored them (``tested``), else on validation samples.
     """
-    series = []
+    return _against_trials(f"figure-5-{stream.slug}", "accuracy", stream, compared_searches(stream))
+
+
+def reward_against_trials(stream: Stream) -> Plot:
+    """Figure 5, of what is searched for: the same less the price of its units, where all searches paid the same."""
+    return _against_trials(f"figure-5-reward-{stream.slug}", "reward", stream, rewarded_alike(stream))
+
+
+def _against_trials(name: str, figure: str, stream: Stream, systems: Sequence[System]) -> Plot:
     on_test = tested(stream)
-    for system in [*searchers(stream), *searchers(stream, "rcl")]:
+    common = set.intersection(*({run.seed for run in system.headline.runs} for system in systems)) if systems else None
+    series = []
+    for system in systems:
+        curve = trial_curve(system, on_test=on_test, priced=figure == "reward", seeds=common or None)
         found = [
             Point(trial, spread.mean, f"{system.name}, {trial} trials: {percent_with_sd(spread)}", y_sd=spread.sd)
-            for trial, spread in enumerate(trial_curve(system, on_test=on_test))
+            for trial, spread in enumerate(curve)
         ]
         series.append(Series(system.name, style_of(system), tuple(found), joined="steps"))
-    upward = _spaced(Axis(f"{'test' if on_test else 'validation'} accuracy, best so far (%)", "percent"), series)
-    return Plot(
-        f"figure-5-{stream.slug}",
-        stream.label,
-        Axis("trials per task", "count"),
-        upward,
-        tuple(series),
-        y_range=_near(upward, series),
-    )
+    upward = _spaced(Axis(f"{'test' if on_test else 'validation'} {figure}, best so far (%)", "percent"), series)
+    trials = Axis("trials per task", "count")
+    return Plot(name, stream.label, trials, upward, tuple(series), y_range=_near(upward, series))
 
 
 def attention_gains(stream: Stream) -> list[tuple[RunSummary, float]]:

@@ -16,8 +16,8 @@ from bocl.report.figures import (
     percent_with_sd,
     short_count,
 )
-from bocl.report.systems import Setting, Spread, Stream, System
-from bocl.report.trial_curves import by_the_paper, search_kind, searchers, tested, trial_curve
+from bocl.report.systems import Setting, Spread, Stream, System, search_kind
+from bocl.report.trial_curves import by_the_paper, searchers, tested, trial_curve
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
 RIVALS = ("pgn", "den", "rcl")

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from bocl.report.charts import Axis, Bars, Chart, Growth, HeatMap, Plot, Series, Strips
 from bocl.report.drawing import Box, Circle, Drawing, Line, Place, Shape, Words, mark, text_width
-from bocl.report.names import Area, stand_beside
+from bocl.report.names import Area, Name, stand_beside
 from bocl.report.scale import Scale, fit, say, ticks, whole_ticks
 from bocl.report.tiles import draw_growth, draw_heat_map, draw_strips
 
@@ -72,24 +72,47 @@ def _plot(chart: Plot) -> Drawing:
 
 def _told_beside(chart: Plot, x: Scale, y: Scale, sheet: Area, size: float) -> list[Words]:
     """Return the names of series, each at its last mark, and the value of every mark that the axis is too short for."""
+    marks = {series.name: [(x(point.x), y(point.y)) for point in series.points] for series in chart.series}
+    floor = y(y.low)
     beside = []
     for series in chart.series:
-        named = series.name if chart.named else ""
-        for index, point in enumerate(series.points):
+        joined = [point for point in series.points if not point.aside]
+        others = [place for name, places in marks.items() if name != series.name for place in places]
+        higher = [place for place in others if place[1] < floor]  # at the floor, the value tells who is who
+        for point in joined:
             low = f"{say(round(point.y, 3), chart.y.kind)} ↓" if point.y < y.low else ""
-            said = " ".join(filter(None, (named if index == len(series.points) - 1 else "", low)))
+            said = " ".join(filter(None, (series.name if chart.named and point is joined[-1] else "", low)))
             if said:
-                beside.append((said, (x(point.x), y(point.y)), series.style.colour))
+                place = (x(point.x), y(point.y))
+                beside.append(Name(said, place, series.style.colour, tuple(higher if low else others)))
     taken = []
     for series in chart.series:
-        for point in series.points:
-            at = (x(point.x), y(point.y))
-            taken.append((at[0] - 4, at[1] - 4, at[0] + 4, at[1] + 4))
+        for point, (across, down) in zip(series.points, marks[series.name], strict=True):
+            taken.append((across - 4, down - 4, across + 4, down + 4))
             if series.joined != "steps":
                 left, right = map(x, _edges(point.x, point.x_sd))
                 foot, head = map(y, _edges(point.y, point.y_sd))
-                taken += [(left, at[1] - 2, right, at[1] + 2), (at[0] - 2, head, at[0] + 2, foot)]
+                taken += [(left, down - 2, right, down + 2), (across - 2, head, across + 2, foot)]
+        if series.joined != "no":
+            taken += _along(_path(series, x, y))
     return stand_beside(beside, taken, sheet, size)
+
+
+def _along(path: Sequence[Place]) -> list[Area]:
+    """Return small areas that cover the lines through some places."""
+    found = []
+    for (left, top), (right, bottom) in pairwise(path):
+        steps = max(1, math.ceil(math.hypot(right - left, bottom - top) / 3))
+        for step in range(steps + 1):
+            across, down = left + (right - left) * step / steps, top + (bottom - top) * step / steps
+            found.append((across - 2, down - 2, across + 2, down + 2))
+    return found
+
+
+def _path(series: Series, x: Scale, y: Scale) -> list[Place]:
+    """Return the places that the line of a series passes through."""
+    places = [(x(point.x), y(point.y)) for point in series.points if not point.aside]
+    return _steps(places) if series.joined == "steps" else places
 
 
 def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: float) -> None:
@@ -101,8 +124,8 @@ def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: flo
         above = [(x(point.x), y(point.y + (point.y_sd or 0))) for point in series.points]
         below = [(x(point.x), y(point.y - (point.y_sd or 0))) for point in series.points]
         items.append(Shape((*_steps(above), *reversed(_steps(below))), style.colour, opacity=0.15))
-    if series.joined != "no" and len(places) > 1:
-        path = _steps(places) if stepped else places
+    path = _path(series, x, y)
+    if series.joined != "no" and len(path) > 1:
         items.append(Line(tuple(path), style.colour, 1.8 if series.marked else 1, style.dash, series.name))
     if not series.marked:
         return
@@ -114,7 +137,7 @@ def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: flo
         ):
             if sd and not stepped:
                 items.append(Line(ends, style.colour, 1))
-        items.append(mark(place, style, size, point.note))
+        items.append(mark(place, style, 0.7 * size if point.aside else size, point.note))
         if point.ringed:
             items.append(Circle(place, 2 * size, "ink", outline=True, empty=True))
 
@@ -202,7 +225,7 @@ def _said(value: float, axis: Axis, among: Sequence[float]) -> str:
 
 def _steps(places: Sequence[Place]) -> list[Place]:
     """Return the corners of a line that stays level until the next place."""
-    found = [places[0]]
+    found = [*places[:1]]
     for (_, before), (x, y) in pairwise(places):
         found += [(x, before), (x, y)]
     return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bocl.report.drawing import Place, Words, text_width
 
@@ -22,26 +24,45 @@ _SPOTS = (
     (0.7, 2.0, "start"),
     (-0.7, -2.0, "end"),
     (-0.7, 2.0, "end"),
+    (0.0, -2.5, "middle"),
+    (0.0, 2.5, "middle"),
+    (2.0, -1.5, "start"),
+    (2.0, 1.5, "start"),
+    (-2.0, -1.5, "end"),
+    (-2.0, 1.5, "end"),
 )
 
 
-def stand_beside(
-    marks: Sequence[tuple[str, Place, str]], taken: Sequence[Area], sheet: Area, size: float
-) -> list[Words]:
-    """Return the names of marks (name, place, colour) on a sheet; one without room, which a legend tells, is left out.
+@dataclass(frozen=True)
+class Name:
+    """What stands beside a mark at a place; ``rivals`` are marks that it could be taken for the name of."""
+
+    text: str
+    place: Place
+    colour: str
+    rivals: tuple[Place, ...] = ()
+
+
+def stand_beside(names: Sequence[Name], taken: Sequence[Area], sheet: Area, size: float) -> list[Words]:
+    """Return names on a sheet, each nearer to its mark than to any rival.
+
+    One without room, which a legend tells, is left out.
 
     taken  what they may not cover, marks included
     """
     filled = [*taken]
     found = []
-    for name, (x, y), colour in marks:
-        width = text_width(name, size)
+    for name in names:
+        x, y = name.place
+        width = text_width(name.text, size)
         for across, down, anchor in _SPOTS:
             left = x + 0.8 * size * across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
             middle = y + 1.15 * size * down
             area = (left, middle - 0.55 * size, left + width, middle + 0.55 * size)
-            if _inside(area, sheet) and not any(_meet(area, other) for other in filled):
-                found.append(Words((left, middle + 0.35 * size), name, size, colour=colour))
+            own = _distance(area, name.place)
+            mistaken = any(_distance(area, rival) < own for rival in name.rivals)
+            if _inside(area, sheet) and not mistaken and not any(_meet(area, other) for other in filled):
+                found.append(Words((left, middle + 0.35 * size), name.text, size, colour=name.colour))
                 filled.append(area)
                 break
     return found
@@ -53,3 +74,9 @@ def _inside(area: Area, sheet: Area) -> bool:
 
 def _meet(one: Area, other: Area) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _distance(area: Area, place: Place) -> float:
+    """Return how far a place is outside an area."""
+    x, y = place
+    return math.hypot(max(area[0] - x, 0.0, x - area[2]), max(area[1] - y, 0.0, y - area[3]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from statistics import quantiles
 
 from bocl.report.charts import Axis, Kind, Spacing
 
@@ -38,7 +38,7 @@ def fit(axis: Axis, values: Iterable[float], start: float, end: float, *, zero: 
         found.append(0.0)
     low, high = (_stretched(value, axis.spacing) for value in (min(found), max(found)))
     size = max(abs(low), abs(high))
-    least = {"percent": 0.02, "count": max(0.1 * size, 2.0), "plain": max(0.1 * size, 1e-6)}[axis.kind]
+    least = {"percent": 0.01, "count": max(0.1 * size, 2.0), "plain": max(0.1 * size, 1e-6)}[axis.kind]
     room = _PADDING * (high - low) if high - low >= least or axis.spacing != "even" else (least - high + low) / 2
     room = room or 0.1
     low = low if zero and low == 0 else low - room
@@ -94,16 +94,16 @@ def by_errors(axis: Axis, accuracies: Iterable[float]) -> Axis:
 
 
 def without_the_lowest(axis: Axis, values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the range of all values but a few far below the rest, which would press them together; None if none are.
+    """Return the range of all values but those far below the rest, which would press them together; None if none are.
 
-    Far: across a gap of two fifths of the whole range. A few: a quarter of the values at most.
+    Far: below the lower quartile by more than one and a half times what the middle half of the values spans.
     """
-    placed = sorted((_stretched(_shown(value, axis.spacing), axis.spacing), value) for value in values)
-    gaps = [above[0] - below[0] for below, above in pairwise(placed)]
-    if not gaps or max(gaps) <= 0.4 * (placed[-1][0] - placed[0][0]):
+    placed = [_stretched(_shown(value, axis.spacing), axis.spacing) for value in values]
+    if len(placed) < 3:
         return None
-    first = gaps.index(max(gaps)) + 1
-    return (placed[first][1], placed[-1][1]) if first <= len(placed) / 4 else None
+    lower, _, upper = quantiles(placed, n=4, method="inclusive")
+    near = [value for value, place in zip(values, placed, strict=True) if place >= lower - 1.5 * (upper - lower)]
+    return (min(near), max(near)) if len(near) < len(placed) else None
 
 
 def spans_decades(values: Iterable[float]) -> bool:

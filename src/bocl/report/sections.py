@@ -18,12 +18,13 @@ from bocl.report.figures import (
     first_task,
     named,
     parameter_bars,
+    reward_against_trials,
     times,
 )
 from bocl.report.findings import ON_PAR, Finding, findings, reductions
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches
 from bocl.report.systems import Stream
-from bocl.report.trial_curves import searchers, tested
+from bocl.report.trial_curves import compared_searches, tested
 
 _SPACING = "Where accuracies lie far apart, equal steps are equal factors of the error; where counts do, of the count."
 _ERRORS = "Where accuracies lie far apart, equal steps up are equal factors of the error."
@@ -89,8 +90,10 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
     """Return the sections that compare runs."""
     compared = [stream for stream in streams if stream.systems]
     tables = tuple((stream.label, comparison(stream)) for stream in compared)
-    size, trials = (
-        _side_by_side(compared, figure) for figure in (accuracy_against_parameters, accuracy_against_trials)
+    size = _side_by_side(compared, accuracy_against_parameters)
+    trials = (
+        *_side_by_side(compared, accuracy_against_trials, "Accuracy, as in the paper"),
+        *_side_by_side(compared, reward_against_trials, "Reward: accuracy less the price of units"),
     )
     return [
         Section(
@@ -121,8 +124,10 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
         Section(
             "figure-3",
             "Figure 3: accuracy against parameters",
-            "One mark for each system and setting; the settings of one system make a curve. Up and to the left is "
-            "better. " + _SPACING + _cut(size),
+            "One mark for each system and setting. A line joins those settings of a system that none of its smaller "
+            "ones equals on validation samples; the others are small. Up and to the left is better. "
+            + _SPACING
+            + _cut(size),
             size,
             findings=tuple(findings(compared, "figure-3")),
         ),
@@ -136,12 +141,11 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
         ),
         Section(
             "figure-5",
-            "Figure 5: accuracy against trials",
-            "Accuracy of the child with the best reward so far, averaged over the tasks that were searched for; trial "
-            "0 adds no units. The reward charges for units, so accuracy may fall where a smaller child takes the lead. "
-            "A search that ended stays level. Bands are one standard deviation over seeds. "
-            + _of_samples(compared)
-            + _cut(trials),
+            "Figure 5: accuracy and reward against trials",
+            "Of the child with the best reward so far, averaged over the tasks that were searched for; trial 0 adds no "
+            "units. The reward, which all searches seek, charges for units, so accuracy may fall where a smaller child "
+            "takes the lead. A search that ended stays level. Bands are one standard deviation over seeds, those that "
+            "all were run with where there are such. " + _of_samples(compared) + _cut(trials),
             trials,
             findings=tuple(findings(compared, "figure-5")),
         ),
@@ -224,7 +228,7 @@ def _of_samples(streams: Sequence[Stream]) -> str:
     said = "Validation samples stand in where a run did not score test samples (test_curve)."
     if all(tested(stream) for stream in streams):
         said = "Test samples are scored once a task is learnt; nothing is chosen by them."
-    if any(searchers(stream, "rcl") for stream in streams):
+    if any(system.method == "rcl" for stream in streams for system in compared_searches(stream)):
         said += " rcl grows a network of its own, without attention; the claims ask for other searches of bocl’s."
     return said
 
@@ -236,9 +240,10 @@ def _cut(rows: Sequence[tuple[str, Sequence[Chart]]]) -> str:
 
 
 def _side_by_side(
-    streams: Sequence[Stream], figure: Callable[[Stream], Plot | Bars]
+    streams: Sequence[Stream], figure: Callable[[Stream], Plot | Bars], title: str = ""
 ) -> tuple[tuple[str, tuple[Chart, ...]], ...]:
-    return (("", _filled([figure(stream) for stream in streams])),)
+    charts = _filled([figure(stream) for stream in streams])
+    return ((title, charts),) if charts else ()
 
 
 def _filled(charts: Sequence[Plot | Bars]) -> tuple[Chart, ...]:

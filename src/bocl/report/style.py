@@ -1,7 +1,8 @@
 """How things look: one colour for each method everywhere, told apart by marks and dashes too.
 
 Colours are named by their role, and each has a value on light and on dark paper. Those of the methods follow Okabe
-and Ito, whose palette people with any kind of colour blindness can tell apart; controls are greys.
+and Ito, whose palette people with any kind of colour blindness can tell apart; controls are greys. Other searches for
+BOCL, whose curves run close together, have colours of their own, of unlike lightness.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bocl.records.relevant import METHODS
-from bocl.report.systems import System
+from bocl.report.systems import System, search_kind
 
 #: role → (on light paper, on dark paper)
 COLOURS: dict[str, tuple[str, str]] = {
@@ -32,6 +33,9 @@ COLOURS: dict[str, tuple[str, str]] = {
     "frozen": ("#85909b", "#8b97a3"),
     "independent": ("#1c2127", "#e6eaee"),
     "joint": ("#a0aab4", "#6f7b87"),
+    "paper-search": ("#3b2f8f", "#b3a8ff"),
+    "random-search": ("#7d8791", "#a3adb7"),
+    "reinforce-search": ("#0a8296", "#58cfe0"),
 }
 
 MARKS = ("circle", "square", "diamond", "triangle", "wedge", "plus", "cross", "pentagon", "star", "bar", "hexagon")
@@ -58,13 +62,18 @@ class Style:
 
 
 def style_of(system: System) -> Style:
-    """Return the style of a system: colour and mark of its method; a variant has dashes and hollow marks."""
+    """Return the style of a system: colour and mark of its method; a variant has dashes and hollow marks.
+
+    BOCL with another search has that search's colour.
+    """
     if system.method not in METHODS:
         return Style("ink", MARKS[-1], DASHES[system.variant % len(DASHES)], hollow=True)
     rank = METHODS.index(system.method)
     own = () if rank < 7 else DASHES[1 + (rank - 7) % 3]  # controls are dashed
     dash = DASHES[1 + (system.variant - 1) % (len(DASHES) - 1)] if system.variant else own
-    return Style(system.method, MARKS[rank], dash, hollow=system.variant > 0)
+    searched = f"{search_kind(system)}-search"
+    colour = searched if system.changed == ("search.kind",) and searched in COLOURS else system.method
+    return Style(colour, MARKS[rank], dash, hollow=system.variant > 0)
 
 
 def plain_style(method: str) -> Style:

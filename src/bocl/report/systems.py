@@ -35,10 +35,12 @@ STUDIED: dict[str, tuple[Any, ...]] = {
 _SAID = {
     ("growth.attention", "False"): "no attention",
     ("search.kind", "paper"): "paper's search",
+    ("search.warm_points", "0"): "no warm start",
     ("search.transfer", "False"): "no transfer",
     ("search.round_size", "1"): "rounds of 1",
     ("search.round_size", "4"): "rounds of 4",
     ("reward.weighting", "uniform"): "one price for all units",
+    ("rcl.controller", "as-released"): "as released",
 }
 ONE_CHILD_GB = 1e-6  # less than any child takes
 _ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
@@ -109,7 +111,16 @@ class System:
         largest network of a sweep. The test split chooses nothing.
         """
         own = [setting for setting in self.settings if any(map(_is_called_after_its_method, setting.runs))]
-        return max(own or self.settings, key=lambda setting: setting.spread("validation").mean)
+        return max(own or self.settings, key=_validation)
+
+    @cached_property
+    def front(self) -> list[Setting]:
+        """The settings that none of fewer parameters, or as many, is as good as on validation samples."""
+        found: list[Setting] = []
+        for setting in sorted(self.settings, key=lambda one: (one.spread("parameters").mean, -_validation(one))):
+            if not found or _validation(setting) > _validation(found[-1]):
+                found.append(setting)
+        return found
 
 
 @dataclass(frozen=True)
@@ -147,9 +158,18 @@ class Stream:
                 yield from setting.runs
 
 
+def _validation(setting: Setting) -> float:
+    return setting.spread("validation").mean
+
+
 def shared(run: RunSummary) -> bool:
     """Whether a run shared its device with others at any time."""
     return any(session.at_once > 1 for session in run.sessions)
+
+
+def search_kind(system: System) -> str:
+    """Return the name of a system's search."""
+    return str(relevant_settings(system.headline.runs[0].config).get("search.kind"))
 
 
 def seconds(runs: Sequence[RunSummary]) -> Spread | None:

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from bocl.records.record import TaskRecord
 from bocl.records.relevant import relevant_settings
-from bocl.report.systems import Spread, Stream, System
+from bocl.report.systems import Spread, Stream, System, search_kind
 
 
 def searchers(stream: Stream, method: str = "bocl") -> list[System]:
@@ -20,34 +20,52 @@ def searchers(stream: Stream, method: str = "bocl") -> list[System]:
     ]
 
 
+def compared_searches(stream: Stream) -> list[System]:
+    """Return what Figure 5 compares: searches for BOCL, and RCL where it was scored on the samples that they were."""
+    on_test = tested(stream)
+    return [*searchers(stream), *(rcl for rcl in searchers(stream, "rcl") if _tested(rcl) or not on_test)]
+
+
+def rewarded_alike(stream: Stream) -> list[System]:
+    """Return the searches for BOCL where one price of units and one goal make their rewards comparable, else none."""
+    found = searchers(stream)
+    settings = [relevant_settings(system.headline.runs[0].config) for system in found]
+    asked = [{name: one[name] for name in one if name.startswith(("reward.", "goal."))} for one in settings]
+    return found if all(one == asked[0] for one in asked) else []
+
+
 def tested(stream: Stream) -> bool:
-    """Return whether every search that is compared had its best children scored on test samples, once it was over."""
-    compared = [*searchers(stream), *searchers(stream, "rcl")]
-    return all(task.bests for system in compared for task in _searched(system))
+    """Return whether every search for BOCL, or else RCL, had its best children scored on test samples in the end."""
+    return all(map(_tested, searchers(stream) or searchers(stream, "rcl")))
 
 
-def search_kind(system: System) -> str:
-    """Return the name of a system's search."""
-    return str(relevant_settings(system.headline.runs[0].config).get("search.kind"))
+def _tested(system: System) -> bool:
+    return all(task.bests for task in _searched(system))
 
 
 def _searched(system: System) -> list[TaskRecord]:
     return [task for run in system.headline.runs for task in run.tasks if task.trials]
 
 
-def trial_curve(system: System, *, on_test: bool, seeds: Collection[int] | None = None) -> list[Spread]:
-    """Return accuracy after 0, 1, … trials, over seeds: each a mean over tasks. A search that is over stays level."""
+def trial_curve(
+    system: System, *, on_test: bool, priced: bool = False, seeds: Collection[int] | None = None
+) -> list[Spread]:
+    """Return accuracy after 0, 1, … trials, over seeds: each a mean over tasks. A search that is over stays level.
+
+    priced  less the price of units: the reward
+    """
     runs = [run for run in system.headline.runs if seeds is None or run.seed in seeds]
-    curves = [[best_so_far(task, on_test=on_test) for task in run.tasks if task.trials] for run in runs]
+    curves = [[best_so_far(task, on_test=on_test, priced=priced) for task in run.tasks if task.trials] for run in runs]
     length = max(len(curve) for run in curves for curve in run)
     levels = [[_levelled(curve, length) for curve in run] for run in curves if run]
     return [Spread.of([fmean(curve[trial] for curve in run) for run in levels]) for trial in range(length)]
 
 
-def best_so_far(task: TaskRecord, *, on_test: bool = False) -> list[float]:
+def best_so_far(task: TaskRecord, *, on_test: bool = False, priced: bool = False) -> list[float]:
     """Return the accuracy, after each trial of a task, of the child with the best reward by then; trial 0 is z = 0.
 
-    On validation samples, or ``on_test`` samples, which asks for a run that has scored them.
+    on_test  on test samples, which asks for a run that has scored them, instead of validation samples
+    priced   less the price of its units
     """
     scored = dict(task.bests)
     found: list[float] = []
@@ -56,6 +74,7 @@ def best_so_far(task: TaskRecord, *, on_test: bool = False) -> list[float]:
     for number, trial in enumerate(task.trials):
         if not trial.failed and trial.reward > best:
             best, level = trial.reward, scored[number] if on_test else trial.accuracy
+            level -= trial.accuracy - trial.reward if priced else 0.0
         found.append(level)
     return found
 
