@@ -1,4 +1,4 @@
-"""The README is true: its tables come from the records, its file tree from the files, its commands from the program."""
+"""The README is true: its tables, figures and page come from the records, its commands from the program."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import pytest
 
 from bocl.experiment.config import load_config, presets
 from bocl.experiment.grid import METHOD_NAMES
+from bocl.records.summary import summarise_all
+from bocl.report.layout import draw
+from bocl.report.page import page
+from bocl.report.sections import sections
+from bocl.report.svg import standalone
+from bocl.report.systems import arrange
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,6 +28,20 @@ def test_every_table_is_what_the_records_say():
         assert tables["filled"](text) == text, "run `python results/tables.py --write`"
     for name in tables["TABLES"]:
         assert f"<!-- {name} -->" in "".join(texts)
+
+
+def test_the_page_and_its_figures_are_what_the_records_say(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    runs = summarise_all(["results/paper"])
+    kept = Path("results/paper")
+    stale = page(runs) != (kept / "report.html").read_text(encoding="utf-8")  # megabytes, which pytest would compare
+    assert not stale, "run `make replicate`"
+    charts = {
+        chart.name: chart for section in sections(arrange(runs)) for _, charts in section.rows for chart in charts
+    }
+    figures = {path.stem: path.read_text(encoding="utf-8") for path in (kept / "figures").glob("*.svg")}
+    assert set(figures) == set(charts)
+    assert [name for name in charts if figures[name] != standalone(draw(charts[name], legend=True))] == []
 
 
 def test_the_file_tree_names_every_module():
