@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check replicate torture corruption fuzz format clean
+.PHONY: demo test check replicate page torture corruption fuzz format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -30,6 +30,9 @@ endif
 replicate: $(READY)  ## what is missing of the paper's evaluation, and a page of it: a GPU, WORKERS=16, hours; QUICK=1: on digits, minutes
 	$(BIN)/bocl study $(STUDIES) $(REPLICATE) --workers $(WORKERS)
 	$(BIN)/bocl study paper/time $(REPLICATE)
+	$(MAKE) page
+
+page: $(READY)  ## the page of results/paper, its figures and every table of the READMEs, from the records alone
 	$(BIN)/bocl report $(PAGE)
 ifndef QUICK
 	mkdir -p results/paper/figures && cp runs/figures/figure-*.svg runs/figures/attention-*.svg results/paper/figures/

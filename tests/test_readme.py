@@ -35,7 +35,7 @@ def test_the_page_and_its_figures_are_what_the_records_say(monkeypatch):
     runs = summarise_all(["results/paper"])
     kept = Path("results/paper")
     stale = page(runs) != (kept / "report.html").read_text(encoding="utf-8")  # megabytes, which pytest would compare
-    assert not stale, "run `make replicate`"
+    assert not stale, "run `make page`"
     charts = {
         chart.name: chart for section in sections(arrange(runs)) for _, charts in section.rows for chart in charts
     }
