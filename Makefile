@@ -32,10 +32,12 @@ replicate: $(READY)  ## what is missing of the paper's evaluation, and a page of
 	$(BIN)/bocl study paper/time $(REPLICATE)
 	$(MAKE) page
 
-page: $(READY)  ## the page of results/paper, its figures and every table of the READMEs, from the records alone
+page: $(READY)  ## that page, its figures and every table of the READMEs, from the records alone
+	rm -rf runs/figures
 	$(BIN)/bocl report $(PAGE)
 ifndef QUICK
-	mkdir -p results/paper/figures && cp runs/figures/figure-*.svg runs/figures/attention-*.svg results/paper/figures/
+	rm -rf results/paper/figures && mkdir results/paper/figures
+	cp runs/figures/figure-*.svg runs/figures/attention-*.svg results/paper/figures/
 	$(BIN)/python results/tables.py --write
 endif
 

@@ -1,4 +1,4 @@
-"""The README is true: its tables, figures and page come from the records, its commands from the program."""
+"""The README is true: its tables and figures come from the records, its file tree from the files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_page_and_its_figures_are_what_the_records_say(monkeypatch):
         chart.name: chart for section in sections(arrange(runs)) for _, charts in section.rows for chart in charts
     }
     figures = {path.stem: path.read_text(encoding="utf-8") for path in (kept / "figures").glob("*.svg")}
-    assert set(figures) == set(charts)
+    assert set(figures) == set(charts), "run `make page`"
     assert [name for name in charts if figures[name] != standalone(draw(charts[name], legend=True))] == []
 
 

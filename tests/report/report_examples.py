@@ -23,6 +23,7 @@ def a_config(method="bocl", seed=0, stream="permuted-mnist", tasks=10, **changes
         "growth": {"attention": True, "wiring": "full"},
         "search": {"kind": "paper", "bounds": 9, "round_size": 8, "memory_gb": 16.0, "warm_points": 3},
         "reward": {"alpha": 0.005, "weighting": "unit"},
+        "goal": {"budget": None, "target": None, "total_budget": None},
         "rcl": {"controller": "tuned", "trials": 50},
         "den": {"l1": 1e-5},
         "pgn": {"width": 1.0},

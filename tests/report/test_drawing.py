@@ -213,12 +213,30 @@ def test_the_first_series_is_drawn_on_top():
     assert lines == ["muted", "rcl", "bocl"]
 
 
-def test_a_mark_below_the_axis_says_its_value():
-    series = Series("sn", Style("sn"), (Point(1, 0.3), Point(2, 0.9)))
-    plot = Plot("p", "p", Axis("x"), Axis("y", "percent"), (series,), named=True, y_range=(0.8, 0.9))
-    words = [word.text for word in said(draw(plot))]
-    assert "30 ↓" in words
-    assert "sn" in words
+def test_every_value_below_the_axis_is_told():
+    series = [
+        Series(f"system {at}", Style("sn"), (Point(1, 0.1 * at), Point(1, 0.15, aside=True))) for at in range(1, 7)
+    ]
+    near = Series("bocl", Style("bocl"), (Point(2, 0.9),))
+    plot = Plot("p", "p", Axis("x"), Axis("y", "percent"), (*series, near), named=True, y_range=(0.8, 0.9))
+    told = " ".join(word.text for word in said(draw(plot)) if word.colour == "muted")
+    for at in range(1, 7):
+        low, high = sorted((10.0 * at, 15.0))
+        assert f"system {at} {low:.1f} to {high:.1f}" in told
+    assert "bocl" not in told
+    wide = [word for word in said(draw(plot)) if "to" in word.text]
+    assert len(wide) > 1
+    assert all(word.place[0] + 0.61 * word.size * len(word.text) <= 360 for word in wide)
+
+
+@pytest.mark.parametrize("rival", [61.5, 90.0])
+def test_a_name_does_not_stand_beside_the_mark_of_another_series(rival):
+    own = Series("own", Style("bocl"), (Point(50, 1),))
+    other = Series("another", Style("rcl"), (Point(0, 1), Point(rival, 1), Point(100, 1)), joined="no")
+    drawing = draw(Plot("p", "p", Axis("x"), Axis("y"), (own, other), named=True))
+    (mark_of_own,) = [item for item in drawing.items if isinstance(item, Circle) and item.colour == "bocl"]
+    (name,) = [word for word in said(drawing) if word.text == "own"]
+    assert (name.place[0] > mark_of_own.centre[0]) == (rival == 90.0)
 
 
 def test_numbers_of_ticks_do_not_run_into_each_other():
@@ -239,6 +257,8 @@ def test_what_is_far_below_the_rest_is_left_below():
     assert without_the_lowest(axis, [0.6, 0.7, 0.8, 0.9]) is None
     assert without_the_lowest(axis, [0.5]) is None
     assert without_the_lowest(axis, [0.5, 0.5]) is None
+    assert without_the_lowest(axis, [0.9, 0.9, 0.9, 0.9, 0.889]) is None
+    assert without_the_lowest(axis, [0.2, math.nan, 0.8, 0.85, 0.9]) == (0.8, 0.9)
 
 
 @pytest.mark.parametrize(("first", "lowest"), [(100, "92"), (30, "0"), (0, "0")])

@@ -123,55 +123,76 @@ def test_the_best_so_far_is_chosen_by_reward_and_passes_over_failures():
     assert best_so_far(a_run(trials=trials, tasks=2).tasks[1]) == [0.5, 0.5, 0.5, 0.7, 0.7]
 
 
-def test_accuracy_against_trials_is_a_mean_over_tasks_and_seeds_and_stays_level():
-    short, long = [a_trial((0, 0), 0.5, 1)], [a_trial((0, 0), 0.3, 1), a_trial((1, 1), 0.9, 2)]
+def curves(plot):
+    """Return the values of every series, by name."""
+    return {series.name: [point.y for point in series.points] for series in plot.series}
+
+
+def test_accuracy_against_trials_is_a_mean_over_tasks_and_seeds_and_stays_level_from_trial_1_on():
+    short = [a_trial((0, 0), 0.1, 1), a_trial((1, 0), 0.5, 2)]
+    long = [a_trial((0, 0), 0.1, 1), a_trial((1, 0), 0.3, 2), a_trial((1, 1), 0.9, 3)]
     stream = one(
         a_run(seed=0, trials=short, tasks=3),
         a_run(seed=1, trials=long, tasks=3),
         *(a_run(seed=seed, search__kind="random", trials=short, tasks=3) for seed in (0, 1)),
         a_run(growth__attention=False, trials=short, tasks=3),
-        *(a_run("rcl", seed=seed, trials=short, tasks=3) for seed in (0, 1)),
+        a_run("rcl", seed=0, trials=short, tasks=3),
     )
     plot = accuracy_against_trials(stream)
-    assert [series.name for series in plot.series] == ["bocl", "bocl, random search", "rcl"]
-    assert [(p.x, p.y) for p in plot.series[0].points] == [(0, pytest.approx(0.4)), (1, pytest.approx(0.7))]
+    assert curves(plot) == {"bocl": pytest.approx([0.4, 0.7]), "bocl, random search": [0.5], "rcl": [0.5]}
+    assert [point.x for point in plot.series[0].points] == [1, 2]
     assert plot.y.label == "validation accuracy, best so far (%)"
+    assert plot.y_range is None, "how a search rises is what the figure is about"
     assert accuracy_against_trials(one(a_run("sn"))).series == ()
+    assert accuracy_against_trials(one(a_run(trials=short[:1], tasks=3))).series == (), "no trial but z = 0"
 
 
 def test_accuracy_against_trials_is_on_test_samples_where_the_searches_for_bocl_have_scored_them():
     trials = [a_trial((0, 0), 0.5, 1), a_trial((1, 1), 0.4, 2), a_trial((2, 2), 0.8, 3)]
     scored = {"trials": trials, "bests": ((0, 0.3), (2, 0.6)), "tasks": 2}
+    untold = {"trials": trials, "tasks": 2}
     plot = accuracy_against_trials(one(a_run(**scored), a_run("rcl", **scored)))
     assert plot.y.label == "test accuracy, best so far (%)"
-    assert [[point.y for point in series.points] for series in plot.series] == [[0.3, 0.3, 0.6]] * 2
-    untold = {"trials": trials, "tasks": 2}
+    assert curves(plot) == {"bocl": [0.3, 0.6], "rcl": [0.3, 0.6]}
     without_rcl = accuracy_against_trials(one(a_run(**scored), a_run("rcl", **untold)))
     assert without_rcl.y.label.startswith("test")
-    assert [series.name for series in without_rcl.series] == ["bocl"], "rcl was not scored on them"
-    mixed = one(a_run(**scored), a_run(search__kind="random", **untold))
+    assert list(curves(without_rcl)) == ["bocl"], "rcl was not scored on them"
+    random = {"search__kind": "random"}
+    mixed = one(a_run(**scored), a_run(**random, **untold))
     assert accuracy_against_trials(mixed).y.label.startswith("validation")
+    beside = one(a_run(**scored), a_run(seed=1, **untold), a_run(**random, **scored))
+    assert accuracy_against_trials(beside).y.label.startswith("test"), "seed 1 is in no curve"
+
+
+def test_trials_are_compared_over_the_seeds_that_all_searches_were_run_with():
+    low, high = ([a_trial((0, 0), 0.1, 1), a_trial((1, 1), accuracy, 2)] for accuracy in (0.5, 0.9))
+    random = {"search__kind": "random", "tasks": 2}
+    both = [a_run(seed=0, trials=low, tasks=2), a_run(seed=1, trials=high, tasks=2)]
+    shared = accuracy_against_trials(one(*both, a_run(seed=0, trials=low, **random)))
+    assert curves(shared) == {"bocl": [0.5], "bocl, random search": [0.5]}
+    unlike = accuracy_against_trials(one(*both, a_run(seed=2, trials=low, **random)))
+    assert curves(unlike) == {"bocl": pytest.approx([0.7]), "bocl, random search": [0.5]}
+    of_rcl = accuracy_against_trials(one(*both, a_run("rcl", seed=0, trials=low, tasks=2)))
+    assert curves(of_rcl)["bocl"] == pytest.approx([0.7]), "rcl has no say in the seeds of bocl"
+    idle = accuracy_against_trials(one(a_run(seed=0, tasks=2), both[1], a_run(seed=0, trials=low, **random)))
+    assert set(curves(idle)) == {"bocl", "bocl, random search"}, "a run without a search is no one's partner"
 
 
 def test_reward_against_trials_is_accuracy_less_the_price_where_all_pay_the_same():
     trials = [a_trial((0, 0), 0.5, 1), a_trial((1, 1), 0.8, 2, reward=0.7)]
     scored = {"trials": trials, "bests": ((0, 0.3), (1, 0.6)), "tasks": 2}
-    plot = reward_against_trials(one(a_run(**scored), a_run(search__kind="random", **scored), a_run("rcl", **scored)))
+    random = {"search__kind": "random", **scored}
+    plot = reward_against_trials(one(a_run(**scored), a_run(**random), a_run("rcl", **scored)))
     assert plot.y.label == "test reward, best so far (%)"
-    assert [series.name for series in plot.series] == ["bocl", "bocl, random search"]
-    assert [point.y for point in plot.series[0].points] == pytest.approx([0.3, 0.5])
-    unlike = one(a_run(**scored), a_run(search__kind="random", reward__alpha=0.3, **scored))
-    assert reward_against_trials(unlike).series == ()
-
-
-def test_trials_are_compared_over_the_seeds_that_all_searches_were_run_with():
-    low, high = [a_trial((0, 0), 0.5, 1)], [a_trial((0, 0), 0.9, 1)]
-    random = {"search__kind": "random", "tasks": 2}
-    both = [a_run(seed=0, trials=low, tasks=2), a_run(seed=1, trials=high, tasks=2)]
-    shared = accuracy_against_trials(one(*both, a_run(seed=0, trials=low, **random)))
-    assert [series.points[0].y for series in shared.series] == [0.5, 0.5]
-    unlike = accuracy_against_trials(one(*both, a_run(seed=2, trials=low, **random)))
-    assert [series.points[0].y for series in unlike.series] == [pytest.approx(0.7), 0.5]
+    assert curves(plot) == {"bocl": pytest.approx([0.5]), "bocl, random search": pytest.approx([0.5])}
+    assert reward_against_trials(one(a_run(**scored), a_run(reward__alpha=0.3, **random))).series == ()
+    aimed = reward_against_trials(one(*(a_run(goal__target=0.9, **each) for each in (scored, random))))
+    assert aimed.series == (), "with a target the reward is another"
+    older = a_run(**random)
+    older.config["reward"].pop("weighting", None)
+    assert len(reward_against_trials(one(a_run(**scored), older)).series) == 2, (
+        "what a journal lacks, it may be older than"
+    )
 
 
 def test_the_search_of_the_paper_stands_among_the_methods():
@@ -197,7 +218,25 @@ def test_one_system_far_below_does_not_press_the_others_together():
     low = one(*runs, a_run("sn", accuracy=0.3))
     assert accuracy_against_parameters(low).y_range == (pytest.approx(0.96), pytest.approx(0.975))
     assert accuracy_against_parameters(one(*runs)).y_range is None
-    assert accuracy_against_parameters(one(*runs[:1], a_run("sn", accuracy=0.3))).y_range is None, "half is not a few"
+    halves = [*runs[:2], *(a_run(method, accuracy=0.3) for method in ("sn", "ewc"))]
+    assert accuracy_against_parameters(one(*halves)).y_range is None, "half of them are not the exception"
+    alike = [a_run(method, accuracy=0.9) for method in ("bocl", "rcl", "den", "pgn")]
+    assert accuracy_against_parameters(one(*alike, a_run("sn", accuracy=0.889))).y_range is None, "a point is not far"
+
+
+def test_a_line_joins_the_settings_that_no_smaller_one_equals_on_validation_samples():
+    def setting(alpha, parameters, validation, accuracy):
+        return a_run(reward__alpha=alpha, parameters=parameters, validation=validation, accuracy=accuracy)
+
+    stream = one(
+        setting(0.4, 100, 0.6, 0.1),
+        setting(0.3, 200, 0.5, 0.9),  # best on test samples, which have no say
+        setting(0.2, 300, 0.7, 0.2),
+        setting(0.1, 300, 0.8, 0.3),
+    )
+    (series,) = accuracy_against_parameters(stream).series
+    assert [(point.x, point.y) for point in series.points if not point.aside] == [(100, 0.1), (300, 0.3)]
+    assert len(series.points) == 4
 
 
 def test_attention_is_judged_pair_by_pair():

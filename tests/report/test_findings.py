@@ -74,6 +74,24 @@ def test_a_match_is_the_smallest_setting_on_par_on_validation_samples():
     )
 
 
+def test_settings_are_compared_over_the_seeds_that_both_were_run_with():
+    rival = a_run("den", seed=0, parameters=1000, accuracy=0.9)
+    lucky = a_run(seed=1, parameters=10, accuracy=0.99, validation=0.99)
+    found = judged("parameters", "den", a_run(seed=0, parameters=500, accuracy=0.9), lucky, rival)
+    assert found.ours == "50 % (test accuracy 0 points)"
+    below = a_run(seed=0, parameters=500, accuracy=0.8, validation=0.8)
+    assert judged("parameters", "den", below, lucky, rival).margin == "not on par"
+    apart = judged("parameters", "den", lucky, rival)
+    assert apart.ours.startswith("99 %"), "no seed in common: all of each"
+
+
+def test_a_match_with_another_setting_than_the_headline_says_so():
+    (stream,) = arrange([a_run(reward__alpha=0.1, parameters=100), a_run(parameters=200), a_run("rcl", parameters=400)])
+    assert [f.ours for f in findings([stream], "table-1") if f.verdict == "met"] == [
+        "75 % (alpha 0.1; test accuracy 0 points)"
+    ]
+
+
 def test_what_is_on_par_on_validation_samples_alone_meets_no_claim():
     def found(accuracy):
         rival = a_run("den", parameters=1000, accuracy=0.9, validation=0.9)

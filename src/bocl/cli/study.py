@@ -15,7 +15,10 @@ def study_command(
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="Folder of the runs; finished ones stay.")],
     on: Annotated[
-        str | None, typer.Option(help="Presets instead of a study's, by commas; a run with its own keeps to them.")
+        str | None,
+        typer.Option(
+            help="Presets instead of a study's, separated by commas; a run that names its own keeps to those."
+        ),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Only these of their runs, separated by commas.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of a study's, separated by commas.")] = None,

@@ -105,7 +105,7 @@ def jobs(
 ) -> list[Job]:
     """Return the runs of studies that are wanted, each once, and built once to find mistakes first.
 
-    on         presets instead of a study's; runs that name their own are made on those of them that are here
+    on         presets instead of a study's; a run that names presets is made on those of its own that are among these
     names      only these runs
     seeds      instead of a study's
     overrides  of every run, after its own
@@ -135,6 +135,6 @@ def jobs(
 
 
 def _presets(study: Study, entry: StudyRun, on: Sequence[str] | None) -> Sequence[str]:
-    if entry.on is None:
+    if not entry.on:
         return study.on if on is None else on
     return entry.on if on is None else [preset for preset in on if preset in entry.on]

@@ -6,12 +6,15 @@ Accuracies are those on validation samples, each of one training.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bocl.checks import number, whole
 from bocl.errors import InputError
 from bocl.records.record import Trial
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,16 @@ def front(trials: Sequence[Trial]) -> list[Trial]:
 
     From the fewest parameters on, so accuracies rise. Of trials alike in both one is returned.
     """
-    kept: list[Trial] = []
-    for trial in sorted(_trained(trials), key=lambda trial: (trial.parameters, -trial.accuracy, trial.widths)):
-        if not kept or trial.accuracy > kept[-1].accuracy:
-            kept.append(trial)
+    trained = sorted(_trained(trials), key=lambda trial: trial.widths)
+    return front_of(trained, lambda trial: trial.parameters, lambda trial: trial.accuracy)
+
+
+def front_of(items: Iterable[Item], size: Callable[[Item], float], worth: Callable[[Item], float]) -> list[Item]:
+    """Return the items worth more than every other that is no larger, smallest first; of equals the first."""
+    kept: list[Item] = []
+    for item in sorted(items, key=lambda item: (size(item), -worth(item))):
+        if not kept or worth(item) > worth(kept[-1]):
+            kept.append(item)
     return kept
 
 

@@ -44,7 +44,7 @@ class Point:
     """A measurement, its standard deviations where there are any, and words to show over it.
 
     ringed  stands out
-    aside   is not on the line of its series, and smaller
+    aside   drawn smaller, and passed by the line of its series
     """
 
     x: float
@@ -84,6 +84,13 @@ class Plot:
     small: bool = False
     named: bool = False
     y_range: tuple[float, float] | None = None
+
+    @property
+    def below(self) -> list[tuple[Series, list[float]]]:
+        """What lies under the axis, lowest first, by series."""
+        least = -math.inf if self.y_range is None else self.y_range[0]
+        found = [(series, sorted(point.y for point in series.points if point.y < least)) for series in self.series]
+        return sorted(((series, low) for series, low in found if low), key=lambda entry: entry[1][-1])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,14 @@ from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
 from bocl.report.scale import by_errors, spans_decades, without_the_lowest
 from bocl.report.style import Style, style_of
 from bocl.report.systems import Setting, Spread, Stream, System, pairs, seconds, shared
-from bocl.report.trial_curves import by_the_paper, compared_searches, rewarded_alike, tested, trial_curve
+from bocl.report.trial_curves import (
+    Compared,
+    all_tested,
+    by_the_paper,
+    compared_searches,
+    rewarded_alike,
+    trial_curve,
+)
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
 _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
@@ -115,30 +122,31 @@ def first_task(stream: Stream) -> Plot:
 def accuracy_against_trials(stream: Stream) -> Plot:
     """Figure 5: accuracy of the best child so far, averaged over tasks, as trials are made.
 
-    On test samples where the searches for BOCL have scored them (``tested``), else on validation samples.
+    On test samples where the searches for BOCL have scored them, else on validation samples.
     """
-    return _against_trials(f"figure-5-{stream.slug}", "accuracy", stream, compared_searches(stream))
+    return _against_trials(f"figure-5-{stream.slug}", stream.label, compared_searches(stream))
 
 
 def reward_against_trials(stream: Stream) -> Plot:
-    """Figure 5, of what is searched for: the same less the price of its units, where all searches paid the same."""
-    return _against_trials(f"figure-5-reward-{stream.slug}", "reward", stream, rewarded_alike(stream))
+    """Figure 5, of what is searched for: the same less the price of its units, where all searches pay the same."""
+    return _against_trials(f"figure-5-reward-{stream.slug}", stream.label, rewarded_alike(stream), priced=True)
 
 
-def _against_trials(name: str, figure: str, stream: Stream, systems: Sequence[System]) -> Plot:
-    on_test = tested(stream)
-    common = set.intersection(*({run.seed for run in system.headline.runs} for system in systems)) if systems else None
+def _against_trials(name: str, title: str, compared: Compared, *, priced: bool = False) -> Plot:
+    on_test = all_tested(compared)
     series = []
-    for system in systems:
-        curve = trial_curve(system, on_test=on_test, priced=figure == "reward", seeds=common or None)
+    for system, runs in compared:
+        curve = trial_curve(runs, on_test=on_test, priced=priced)
         found = [
             Point(trial, spread.mean, f"{system.name}, {trial} trials: {percent_with_sd(spread)}", y_sd=spread.sd)
             for trial, spread in enumerate(curve)
         ]
-        series.append(Series(system.name, style_of(system), tuple(found), joined="steps"))
-    upward = _spaced(Axis(f"{'test' if on_test else 'validation'} {figure}, best so far (%)", "percent"), series)
-    trials = Axis("trials per task", "count")
-    return Plot(name, stream.label, trials, upward, tuple(series), y_range=_near(upward, series))
+        after_one = tuple(found[1:])  # trial 0, no units, is no search's choice and far below the others
+        if after_one:
+            series.append(Series(system.name, style_of(system), after_one, joined="steps"))
+    samples, figure = "test" if on_test else "validation", "reward" if priced else "accuracy"
+    upward = _spaced(Axis(f"{samples} {figure}, best so far (%)", "percent"), series)
+    return Plot(name, title, Axis("trials per task", "count"), upward, tuple(series))
 
 
 def attention_gains(stream: Stream) -> list[tuple[RunSummary, float]]:
@@ -248,7 +256,7 @@ def _spaced(axis: Axis, series: Sequence[Series]) -> Axis:
 
 
 def _near(axis: Axis, series: Sequence[Series]) -> tuple[float, float] | None:
-    """Return the range of an axis that shows most points well, where a few lie far below."""
+    """Return the range of an axis that shows most points well, where others lie far below."""
     found = [point for each in series for point in each.points]
     shown = without_the_lowest(axis, [point.y for point in found])
     if shown is None:

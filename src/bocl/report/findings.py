@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 from bocl.checks import counted
@@ -17,7 +18,7 @@ from bocl.report.figures import (
     short_count,
 )
 from bocl.report.systems import Setting, Spread, Stream, System, search_kind
-from bocl.report.trial_curves import by_the_paper, searchers, tested, trial_curve
+from bocl.report.trial_curves import by_the_paper, paired, searchers, tested, trial_curve
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
 RIVALS = ("pgn", "den", "rcl")
@@ -73,8 +74,7 @@ class Match:
 
 def match(own: System, rival: System) -> Match:
     """Find the BOCL setting to set beside a rival: the smallest of those on par on validation samples."""
-    wanted = rival.headline.spread("validation").mean - ON_PAR
-    enough = [setting for setting in own.settings if setting.spread("validation").mean >= wanted]
+    enough = [one for one in own.settings if _ahead(one, rival.headline, "validation") >= -ON_PAR]
     fewest = min(enough, key=lambda setting: setting.spread("parameters").mean, default=None)
     return Match(rival, None if fewest is None else (own, fewest))
 
@@ -181,11 +181,11 @@ def _trials(claim: Claim, stream: Stream) -> Finding:
     if own is None or other is None:
         missing = "bocl" if own is None else f"bocl with {claim.rival} search"
         return Finding(claim, about, "fewer", margin=f"no run of {missing}")
-    on_test = tested(stream)
-    seeds = {run.seed for run in own.headline.runs} & {run.seed for run in other.headline.runs}
-    if not seeds:
+    (_, mine), (_, others) = paired([own, other])
+    if not {run.seed for run in mine} & {run.seed for run in others}:
         return Finding(claim, about, "fewer", margin="no seed that both were run with")
-    ours_then, theirs = (trial_curve(system, on_test=on_test, seeds=seeds) for system in (own, other))
+    on_test = tested([*mine, *others])
+    ours_then, theirs = (trial_curve(runs, on_test=on_test) for runs in (mine, others))
     target = theirs[-1].mean
     needed, reached = _first_at(theirs, target), _first_at(ours_then, target)
     if needed is None or reached is None:
@@ -208,7 +208,9 @@ def _parameters(claim: Claim, stream: Stream) -> Finding:
         return Finding(
             claim, about, paper, f"{_share(fewer)} (test accuracy {points(lead)} points)", "missed", "not on par"
         )
-    ours = f"{_share(found.reduction)} (test accuracy {points(found.gap)} points)"
+    assert found.own is not None
+    setting = f"{found.own[1].label}; " if found.own[1].label else ""
+    ours = f"{_share(found.reduction)} ({setting}test accuracy {points(found.gap)} points)"
     if found.gap < -ON_PAR:
         return Finding(claim, about, paper, ours, "missed", "on par on validation samples, not on test samples")
     return _judged(claim, about, paper, ours, found.reduction, claim.value, _share_points)
@@ -263,12 +265,35 @@ def _beyond(one: Setting, others: Sequence[Setting]) -> bool:
 
 
 def _lead(one: Setting, other: Setting) -> float:
-    return one.spread("accuracy").mean - other.spread("accuracy").mean
+    return _ahead(one, other, "accuracy")
+
+
+def _ahead(one: Setting, other: Setting, figure: str) -> float:
+    mine, theirs = _means(one, other, figure)
+    return mine - theirs
 
 
 def _saved(one: Setting, other: Setting) -> float:
     """Return the share of another setting's parameters that one does without."""
-    return 1 - one.spread("parameters").mean / other.spread("parameters").mean
+    mine, theirs = _means(one, other, "parameters")
+    return 1 - mine / theirs
+
+
+def _means(one: Setting, other: Setting, figure: str) -> tuple[float, float]:
+    """Return a figure of both, over the seeds that both were run with: like is compared with like.
+
+    Where there is no such seed, over all of each.
+    """
+    common = {run.seed for run in one.runs} & {run.seed for run in other.runs}
+    mine, theirs = (
+        fmean(
+            entry[figure]
+            for run, entry in zip(each.runs, each.figures, strict=True)
+            if not common or run.seed in common
+        )
+        for each in (one, other)
+    )
+    return mine, theirs
 
 
 def _first_at(curve: Sequence[Spread], target: float) -> int | None:

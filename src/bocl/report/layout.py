@@ -35,6 +35,8 @@ def draw(chart: Chart, *, legend: bool = False) -> Drawing:
 def _plot(chart: Plot) -> Drawing:
     width, height, size = (210.0, 160.0, 9.0) if chart.small else (WIDTH, 270.0, 11.0)
     left, right, top, bottom = (34.0, 8.0, 20.0, 32.0) if chart.small else (46.0, 12.0, 26.0, 42.0)
+    below = [] if chart.small else _told_below(chart, width - left - right, size - 2)
+    top, height = top + 12 * len(below), height + 12 * len(below)
     drawing = Drawing(width, height, f"{chart.title}: {chart.y.label} against {chart.x.label}")
     points = [point for series in chart.series for point in series.points]
     x = fit(chart.x, [edge for p in points for edge in _edges(p.x, p.x_sd)], left, width - right)
@@ -51,6 +53,8 @@ def _plot(chart: Plot) -> Drawing:
     items.append(
         Words((left if not chart.small else 4, size + 3), chart.title, size + (0 if chart.small else 1), bold=True)
     )
+    for line, told in enumerate(below):
+        items.append(Words((left, 28 + 12 * line), told, size - 2, colour="muted"))
     for value in upward:
         items.append(Line(((left, y(value)), (width - right, y(value))), "grid", 0.8))
         items.append(Words((left - 5, y(value) + 0.35 * size), _said(value, chart.y, upward), size - 1, "end", "muted"))
@@ -65,36 +69,39 @@ def _plot(chart: Plot) -> Drawing:
     for series in (*(series for series in chart.series if not series.marked), *reversed(marked)):  # the first on top
         _draw_series(drawing, series, x, y, 2.6 if chart.small else 3.6)
     sheet = (left, top - 2.0, width - 2.0, height - bottom - 2.0)
-    if not chart.small:
+    if chart.named:
         items.extend(_told_beside(chart, x, y, sheet, size - 1))
     return drawing
 
 
+def _told_below(chart: Plot, width: float, size: float) -> list[str]:
+    """Return lines that tell every value under the axis, as ``sn 36.4, ewc 45.0 to 87.6``, none wider than the plot."""
+    lines: list[str] = []
+    for series, values in chart.below:
+        told = [f"{100 * value:.1f}" if chart.y.kind == "percent" else f"{value:.3g}" for value in values]
+        said = f"{series.name} {' to '.join(dict.fromkeys((told[0], told[-1])))}"
+        longer = f"{lines[-1]}, {said}" if lines else f"↓ {said}"
+        if lines and text_width(longer, size) > width:
+            lines.append(said)
+        else:
+            lines[-1:] = [longer]
+    return lines
+
+
 def _told_beside(chart: Plot, x: Scale, y: Scale, sheet: Area, size: float) -> list[Words]:
-    """Return the names of series, each at its last mark, and the value of every mark that the axis is too short for."""
-    marks = {series.name: [(x(point.x), y(point.y)) for point in series.points] for series in chart.series}
-    floor = y(y.low)
-    beside = []
-    for series in chart.series:
-        joined = [point for point in series.points if not point.aside]
-        others = [place for name, places in marks.items() if name != series.name for place in places]
-        higher = [place for place in others if place[1] < floor]  # at the floor, the value tells who is who
-        for point in joined:
-            low = f"{say(round(point.y, 3), chart.y.kind)} ↓" if point.y < y.low else ""
-            said = " ".join(filter(None, (series.name if chart.named and point is joined[-1] else "", low)))
-            if said:
-                place = (x(point.x), y(point.y))
-                beside.append(Name(said, place, series.style.colour, tuple(higher if low else others)))
-    taken = []
-    for series in chart.series:
-        for point, (across, down) in zip(series.points, marks[series.name], strict=True):
+    """Return the names of series, each at the last mark of its line."""
+    marks = [[(x(point.x), y(point.y)) for point in series.points] for series in chart.series]
+    beside, taken = [], []
+    for series, places in zip(chart.series, marks, strict=True):
+        rivals = tuple(place for other in marks if other is not places for place in other)
+        last = [place for point, place in zip(series.points, places, strict=True) if not point.aside][-1:]
+        beside += [Name(series.name, place, series.style.colour, rivals) for place in last]
+        for point, (across, down) in zip(series.points, places, strict=True):
+            left, right = map(x, _edges(point.x, point.x_sd))
+            foot, head = map(y, _edges(point.y, point.y_sd))
             taken.append((across - 4, down - 4, across + 4, down + 4))
-            if series.joined != "steps":
-                left, right = map(x, _edges(point.x, point.x_sd))
-                foot, head = map(y, _edges(point.y, point.y_sd))
-                taken += [(left, down - 2, right, down + 2), (across - 2, head, across + 2, foot)]
-        if series.joined != "no":
-            taken += _along(_path(series, x, y))
+            taken += [(left, down - 2, right, down + 2), (across - 2, head, across + 2, foot)]
+        taken += _along(_path(series, x, y))
     return stand_beside(beside, taken, sheet, size)
 
 
@@ -110,7 +117,9 @@ def _along(path: Sequence[Place]) -> list[Area]:
 
 
 def _path(series: Series, x: Scale, y: Scale) -> list[Place]:
-    """Return the places that the line of a series passes through."""
+    """Return the places that the line of a series passes through, if it has one."""
+    if series.joined == "no":
+        return []
     places = [(x(point.x), y(point.y)) for point in series.points if not point.aside]
     return _steps(places) if series.joined == "steps" else places
 
@@ -119,24 +128,22 @@ def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: flo
     items = drawing.items
     style = series.style
     places = [(x(point.x), y(point.y)) for point in series.points]
+    ends = [(*map(x, _edges(point.x, point.x_sd)), *map(y, _edges(point.y, point.y_sd))) for point in series.points]
     stepped = series.joined == "steps"
     if stepped and any(point.y_sd for point in series.points):
-        above = [(x(point.x), y(point.y + (point.y_sd or 0))) for point in series.points]
-        below = [(x(point.x), y(point.y - (point.y_sd or 0))) for point in series.points]
+        above, below = ([(place[0], end[at]) for place, end in zip(places, ends, strict=True)] for at in (3, 2))
         items.append(Shape((*_steps(above), *reversed(_steps(below))), style.colour, opacity=0.15))
     path = _path(series, x, y)
-    if series.joined != "no" and len(path) > 1:
+    if len(path) > 1:
         items.append(Line(tuple(path), style.colour, 1.8 if series.marked else 1, style.dash, series.name))
     if not series.marked:
         return
     size = 0.6 * size if stepped else size
-    for point, place in zip(series.points, places, strict=True):
-        for sd, ends in (
-            (point.x_sd, ((x(point.x - (point.x_sd or 0)), place[1]), (x(point.x + (point.x_sd or 0)), place[1]))),
-            (point.y_sd, ((place[0], y(point.y - (point.y_sd or 0))), (place[0], y(point.y + (point.y_sd or 0))))),
-        ):
-            if sd and not stepped:
-                items.append(Line(ends, style.colour, 1))
+    for point, place, (left, right, foot, head) in zip(series.points, places, ends, strict=True):
+        if point.x_sd and not stepped:
+            items.append(Line(((left, place[1]), (right, place[1])), style.colour, 1))
+        if point.y_sd and not stepped:
+            items.append(Line(((place[0], foot), (place[0], head)), style.colour, 1))
         items.append(mark(place, style, 0.7 * size if point.aside else size, point.note))
         if point.ringed:
             items.append(Circle(place, 2 * size, "ink", outline=True, empty=True))
@@ -225,7 +232,7 @@ def _said(value: float, axis: Axis, among: Sequence[float]) -> str:
 
 def _steps(places: Sequence[Place]) -> list[Place]:
     """Return the corners of a line that stays level until the next place."""
-    found = [*places[:1]]
+    found = list(places[:1])
     for (_, before), (x, y) in pairwise(places):
         found += [(x, before), (x, y)]
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import quantiles
 
@@ -93,17 +93,24 @@ def by_errors(axis: Axis, accuracies: Iterable[float]) -> Axis:
     return replace(axis, spacing="errors") if errors and max(errors) > 5 * min(errors) else axis
 
 
-def without_the_lowest(axis: Axis, values: Sequence[float]) -> tuple[float, float] | None:
+def without_the_lowest(axis: Axis, accuracies: Iterable[float]) -> tuple[float, float] | None:
     """Return the range of all values but those far below the rest, which would press them together; None if none are.
 
-    Far: below the lower quartile by more than one and a half times what the middle half of the values spans.
+    Far: below the lower quartile by more than two points, and by more than one and a half times the way along the axis
+    that the middle half of the values takes.
     """
-    placed = [_stretched(_shown(value, axis.spacing), axis.spacing) for value in values]
-    if len(placed) < 3:
+    found = sorted(value for value in accuracies if math.isfinite(value))
+    if len(found) < 3:
         return None
-    lower, _, upper = quantiles(placed, n=4, method="inclusive")
-    near = [value for value, place in zip(values, placed, strict=True) if place >= lower - 1.5 * (upper - lower)]
-    return (min(near), max(near)) if len(near) < len(placed) else None
+    places = [_stretched(_shown(value, axis.spacing), axis.spacing) for value in found]
+    lower, _, upper = quantiles(places, n=4, method="inclusive")
+    least = quantiles(found, n=4, method="inclusive")[0] - 0.02
+    near = [
+        value
+        for value, place in zip(found, places, strict=True)
+        if value >= least or place >= lower - 1.5 * (upper - lower)
+    ]
+    return (near[0], near[-1]) if len(near) < len(found) else None
 
 
 def spans_decades(values: Iterable[float]) -> bool:

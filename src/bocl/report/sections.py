@@ -24,7 +24,7 @@ from bocl.report.figures import (
 from bocl.report.findings import ON_PAR, Finding, findings, reductions
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches
 from bocl.report.systems import Stream
-from bocl.report.trial_curves import compared_searches, tested
+from bocl.report.trial_curves import all_tested, compared_searches, searchers
 
 _SPACING = "Where accuracies lie far apart, equal steps are equal factors of the error; where counts do, of the count."
 _ERRORS = "Where accuracies lie far apart, equal steps up are equal factors of the error."
@@ -142,10 +142,10 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
         Section(
             "figure-5",
             "Figure 5: accuracy and reward against trials",
-            "Of the child with the best reward so far, averaged over the tasks that were searched for; trial 0 adds no "
-            "units. The reward, which all searches seek, charges for units, so accuracy may fall where a smaller child "
-            "takes the lead. A search that ended stays level. Bands are one standard deviation over seeds, those that "
-            "all were run with where there are such. " + _of_samples(compared) + _cut(trials),
+            "Of the child with the best reward so far, averaged over the tasks that were searched for; trial 0, which "
+            "adds no units, is left out. The reward, which all searches seek, charges for units, so accuracy may fall "
+            "where a smaller child takes the lead. A search that ended stays level. Bands are one standard deviation "
+            "over seeds, those that all were run with where there are such. " + _of_samples(compared),
             trials,
             findings=tuple(findings(compared, "figure-5")),
         ),
@@ -225,18 +225,20 @@ def _of_time(streams: Sequence[Stream]) -> str:
 
 def _of_samples(streams: Sequence[Stream]) -> str:
     """Say on which samples Figure 5 scores, and what RCL has to do with it."""
+    compared = [compared_searches(stream) for stream in streams]
     said = "Validation samples stand in where a run did not score test samples (test_curve)."
-    if all(tested(stream) for stream in streams):
+    if all(map(all_tested, compared)):
         said = "Test samples are scored once a task is learnt; nothing is chosen by them."
-    if any(system.method == "rcl" for stream in streams for system in compared_searches(stream)):
-        said += " rcl grows a network of its own, without attention; the claims ask for other searches of bocl’s."
-    return said
+    if any(system.method == "rcl" for one in compared for system, _ in one):
+        return said + " rcl grows a network of its own, without attention; the claims ask for other searches of bocl’s."
+    left_out = any(searchers(stream, "rcl") for stream in streams)
+    return said + (" rcl is left out, as its runs did not score them." if left_out else "")
 
 
 def _cut(rows: Sequence[tuple[str, Sequence[Chart]]]) -> str:
-    """Explain marks below the axis where there are any."""
+    """Explain what is told below a title, where anything is."""
     plots = [chart for _, charts in rows for chart in charts if isinstance(chart, Plot)]
-    return " A value with an arrow lies below the axis." if any(plot.y_range for plot in plots) else ""
+    return " Below the title stand values that lie under the axis." if any(plot.below for plot in plots) else ""
 
 
 def _side_by_side(

@@ -1,8 +1,8 @@
-"""How things look: one colour for each method everywhere, told apart by marks and dashes too.
+"""How things look: one colour for each method, told apart by marks and dashes too.
 
 Colours are named by their role, and each has a value on light and on dark paper. Those of the methods follow Okabe
 and Ito, whose palette people with any kind of colour blindness can tell apart; controls are greys. Other searches for
-BOCL, whose curves run close together, have colours of their own, of unlike lightness.
+BOCL, whose curves run close together, have colours of their own, of unlike lightness; inside, all are BOCL's.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "independent": ("#1c2127", "#e6eaee"),
     "joint": ("#a0aab4", "#6f7b87"),
     "paper-search": ("#3b2f8f", "#b3a8ff"),
-    "random-search": ("#7d8791", "#a3adb7"),
-    "reinforce-search": ("#0a8296", "#58cfe0"),
+    "random-search": ("#98a1aa", "#717c87"),
+    "reinforce-search": ("#056777", "#8fe3ef"),
 }
 
 MARKS = ("circle", "square", "diamond", "triangle", "wedge", "plus", "cross", "pentagon", "star", "bar", "hexagon")

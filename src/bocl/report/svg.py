@@ -38,7 +38,8 @@ def _svg(drawing: Drawing, colour: Callable[[str], str], head: str = "") -> str:
     label = _escape(drawing.label)
     paper = f'<rect width="100%" height="100%" fill="{colour("paper")}"/>' if head else ""
     body = "".join(_item(item, colour) for item in drawing.items)
-    return f'<svg{head} {size} role="img" aria-label="{label}">{paper}{body}</svg>'
+    # most words stand in the middle of their place, so the others alone say where they stand
+    return f'<svg{head} {size} role="img" aria-label="{label}" text-anchor="middle">{paper}{body}</svg>'
 
 
 def _item(item: Item, colour: Callable[[str], str]) -> str:
@@ -65,7 +66,7 @@ def _item(item: Item, colour: Callable[[str], str]) -> str:
 
 def _words(item: Words, colour: Callable[[str], str]) -> str:
     x, y = map(_number, item.place)
-    anchor = "" if item.anchor == "start" else f' text-anchor="{item.anchor}"'
+    anchor = "" if item.anchor == "middle" else f' text-anchor="{item.anchor}"'
     weight = ' font-weight="600"' if item.bold else ""
     turn = f' transform="rotate(-90 {x} {y})"' if item.upward else ""
     look = f'font-size="{_number(item.size)}" fill="{colour(item.colour)}"{anchor}{weight}{turn}'

@@ -16,6 +16,7 @@ from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
 
+from bocl.records.pareto import front_of
 from bocl.records.relevant import METHODS, relevant_settings
 from bocl.records.summary import RunSummary
 
@@ -115,12 +116,8 @@ class System:
 
     @cached_property
     def front(self) -> list[Setting]:
-        """The settings that none of fewer parameters, or as many, is as good as on validation samples."""
-        found: list[Setting] = []
-        for setting in sorted(self.settings, key=lambda one: (one.spread("parameters").mean, -_validation(one))):
-            if not found or _validation(setting) > _validation(found[-1]):
-                found.append(setting)
-        return found
+        """The settings that are more accurate on validation samples than every other of no more parameters."""
+        return front_of(self.settings, lambda setting: setting.spread("parameters").mean, _validation)
 
 
 @dataclass(frozen=True)

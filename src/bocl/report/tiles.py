@@ -72,21 +72,14 @@ def draw_growth(chart: Growth) -> Drawing:
             new = added[layer]
             x = left + task * step + 0.15 * step
             note = f"task {task + 1}, {chart.tasks[task]}: {name} +{new:,}, then {known + new:,} units"
-            items.append(Box(x, foot - scale(known), 0.7 * step, scale(known), "known", note))
-            items.append(
-                Box(
-                    x,
-                    foot - scale(known + new),
-                    0.7 * step,
-                    scale(known + new) - scale(known),
-                    chart.style.colour,
-                    note,
-                )
-            )
+            for low, above, colour in ((0, known, "known"), (known, known + new, chart.style.colour)):
+                if above > low:
+                    height = scale(above) - scale(low)
+                    items.append(Box(x, foot - scale(above), 0.7 * step, height, colour, note))
             known += new
-            if step >= 17:
+            if task and step >= 17:
                 spot = (x + 0.35 * step, foot - scale(known) - 2)
-                items.append(Words(spot, f"+{new}" if task else "", size - 1.5, "middle", "ink"))
+                items.append(Words(spot, f"+{new}", size - 1.5, "middle", "ink"))
     foot = drawing.height - bottom + 14
     every = max(1, math.ceil(13 / step))
     for task in range(0, tasks, every):

@@ -1,14 +1,17 @@
-"""How searches get on: accuracy after each trial, averaged over tasks and seeds."""
+"""How searches get on: accuracy and reward after each trial, averaged over tasks and seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from bocl.records.record import TaskRecord
 from bocl.records.relevant import relevant_settings
+from bocl.records.summary import RunSummary
 from bocl.report.systems import Spread, Stream, System, search_kind
+
+Compared = list[tuple[System, list[RunSummary]]]
 
 
 def searchers(stream: Stream, method: str = "bocl") -> list[System]:
@@ -20,52 +23,64 @@ def searchers(stream: Stream, method: str = "bocl") -> list[System]:
     ]
 
 
-def compared_searches(stream: Stream) -> list[System]:
-    """Return what Figure 5 compares: searches for BOCL, and RCL where it was scored on the samples that they were."""
-    on_test = tested(stream)
-    return [*searchers(stream), *(rcl for rcl in searchers(stream, "rcl") if _tested(rcl) or not on_test)]
+def paired(systems: Sequence[System]) -> Compared:
+    """Return each with its runs of the seeds that all searched with, so that like is compared with like.
 
-
-def rewarded_alike(stream: Stream) -> list[System]:
-    """Return the searches for BOCL where one price of units and one goal make their rewards comparable, else none."""
-    found = searchers(stream)
-    settings = [relevant_settings(system.headline.runs[0].config) for system in found]
-    asked = [{name: one[name] for name in one if name.startswith(("reward.", "goal."))} for one in settings]
-    return found if all(one == asked[0] for one in asked) else []
-
-
-def tested(stream: Stream) -> bool:
-    """Return whether every search for BOCL, or else RCL, had its best children scored on test samples in the end."""
-    return all(map(_tested, searchers(stream) or searchers(stream, "rcl")))
-
-
-def _tested(system: System) -> bool:
-    return all(task.bests for task in _searched(system))
-
-
-def _searched(system: System) -> list[TaskRecord]:
-    return [task for run in system.headline.runs for task in run.tasks if task.trials]
-
-
-def trial_curve(
-    system: System, *, on_test: bool, priced: bool = False, seeds: Collection[int] | None = None
-) -> list[Spread]:
-    """Return accuracy after 0, 1, … trials, over seeds: each a mean over tasks. A search that is over stays level.
-
-    priced  less the price of units: the reward
+    Where there is no such seed, with all its runs.
     """
-    runs = [run for run in system.headline.runs if seeds is None or run.seed in seeds]
+    found = [(system, _searched(system)) for system in systems]
+    common = set.intersection(*({run.seed for run in runs} for _, runs in found)) if found else set()
+    return [(system, [run for run in runs if run.seed in common] or runs) for system, runs in found]
+
+
+def compared_searches(stream: Stream) -> Compared:
+    """Return what Figure 5 compares: searches for BOCL, and RCL's runs of their seeds if scored on the same samples."""
+    own = paired(searchers(stream))
+    if not own:
+        return paired(searchers(stream, "rcl"))
+    seeds = {run.seed for _, runs in own for run in runs}
+    rivals = [(rcl, [run for run in _searched(rcl) if run.seed in seeds]) for rcl in searchers(stream, "rcl")]
+    return [*own, *((rcl, runs) for rcl, runs in rivals if runs and (tested(runs) or not all_tested(own)))]
+
+
+def rewarded_alike(stream: Stream) -> Compared:
+    """Return the searches for BOCL if their rewards are accuracy less one price of units, else none."""
+    own = paired(searchers(stream))
+    settings = [relevant_settings(run.config) for _, runs in own for run in runs]
+    asked = {name for one in settings for name in one if name.startswith(("reward.", "goal."))}
+    unlike = any(len({str(one[name]) for one in settings if name in one}) > 1 for name in asked)
+    return [] if unlike or any(one.get("goal.target") is not None for one in settings) else own
+
+
+def all_tested(compared: Compared) -> bool:
+    """Return whether all these searches are ``tested``."""
+    return all(tested(runs) for _, runs in compared)
+
+
+def tested(runs: Sequence[RunSummary]) -> bool:
+    """Return whether the best children of all searches were scored on test samples, when each was over."""
+    return all(task.bests for run in runs for task in run.tasks if task.trials)
+
+
+def _searched(system: System) -> list[RunSummary]:
+    return [run for run in system.headline.runs if any(task.trials for task in run.tasks)]
+
+
+def trial_curve(runs: Sequence[RunSummary], *, on_test: bool, priced: bool = False) -> list[Spread]:
+    """Return ``best_so_far`` after 0, 1, … trials, a mean over tasks, over runs. A search that is over stays level."""
     curves = [[best_so_far(task, on_test=on_test, priced=priced) for task in run.tasks if task.trials] for run in runs]
     length = max(len(curve) for run in curves for curve in run)
-    levels = [[_levelled(curve, length) for curve in run] for run in curves if run]
+    levels = [[_levelled(curve, length) for curve in run] for run in curves]
     return [Spread.of([fmean(curve[trial] for curve in run) for run in levels]) for trial in range(length)]
 
 
 def best_so_far(task: TaskRecord, *, on_test: bool = False, priced: bool = False) -> list[float]:
-    """Return the accuracy, after each trial of a task, of the child with the best reward by then; trial 0 is z = 0.
+    """Return the accuracy A, after each trial of a task, of the child with the best reward r by then; trial 0 is z = 0.
 
     on_test  on test samples, which asks for a run that has scored them, instead of validation samples
-    priced   less the price of its units
+    priced   less what its units cost, A - (A_validation - r): its reward on those samples
+
+    It is 0 until a child was trained.
     """
     scored = dict(task.bests)
     found: list[float] = []
