@@ -21,7 +21,7 @@ from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
 from bocl.records.wording import points
 from bocl.report.figures import percent_with_sd
 from bocl.report.figures import times as of_time
-from bocl.report.findings import Finding, findings
+from bocl.report.findings import Finding, findings, reductions
 from bocl.report.systems import Setting, Stream, arrange
 
 HERE = Path(__file__).parent
@@ -236,6 +236,12 @@ def _reward(run: RunSummary) -> float:
     return fmean(task.row[-1] - (trial.accuracy - trial.reward) for task, trial in zip(searched, kept, strict=True))
 
 
+def savings() -> str:
+    """Table 1: parameters that bocl saves beside every setting of its rivals."""
+    table = reductions(paper())
+    return "\n".join(f"| {' | '.join(row)} |" for row in (table.header, ["---"] * len(table.header), *table.rows))
+
+
 def times() -> str:
     """What learning ten tasks took, of runs alone on the device."""
     lines = []
@@ -387,6 +393,7 @@ TABLES = {
     "evaluation": evaluation,
     "paired": paired,
     "claims": claims,
+    "savings": savings,
     "times": times,
     "parts": parts,
     "search": search,

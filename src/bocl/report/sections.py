@@ -152,11 +152,11 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
         Section(
             "table-1",
             "Table 1: parameters saved at matched accuracy",
-            "Each rival stands with the setting that stands for it in Figure 2. Beside it stands the BOCL "
-            f"setting of fewest parameters whose validation accuracy is no more than {100 * ON_PAR:g} points lower; "
-            "the test split matches nothing. A search picks its children by validation accuracy, which flatters them: "
-            "the claim is met only where test accuracy, too, is no more than that lower. Only settings among these "
-            "runs are used, nothing is interpolated.",
+            "Beside every setting of a rival (an asterisk marks the one of Figure 2, for which claims are judged) "
+            "stands the BOCL setting of fewest parameters whose validation accuracy is no more than "
+            f"{100 * ON_PAR:g} points lower; the test split matches nothing. A search picks its children by validation "
+            "accuracy, which flatters them: a claim is met only where test accuracy, too, is no more than that lower. "
+            "Only settings among these runs are used, nothing is interpolated.",
             tables=(("", reductions(compared)),),
             findings=tuple(findings(compared, "table-1")),
         ),
