@@ -199,6 +199,12 @@ def paired() -> str:
         ("search less fixed growth of its size, all layers alike", "bocl", "fixed-*-equal", _accuracy),
         ("…, shaped as the base network", "bocl", "fixed-*-base", _accuracy),
         ("…, shaped as the search's bounds", "bocl", "fixed-*-bounds", _accuracy),
+        (
+            "…, of the shape best on validation, and the best of as many children",
+            "bocl",
+            "fixed-*-best-of-*",
+            _accuracy,
+        ),
     ):
         cells = [_difference(preset, own, other, measure) for preset in PRESETS]
         if any(cells):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,6 +17,7 @@ from bocl.methods.fixed import Fixed
 from bocl.methods.frozen import Frozen
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
+from bocl.methods.rounds import train_round
 from bocl.methods.sn import SN
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings, count, initialise
@@ -46,6 +50,37 @@ def test_fixed_growth_adds_the_same_for_every_task():
     learned = [learner.learn(hard_stream()[index]) for index in range(3)]
     assert [entry.widths for entry in learned] == [(4, 5), (2, 1), (2, 1)]
     assert learner.network.widths == (8, 7)
+
+
+def test_of_several_children_the_best_on_validation_samples_is_kept():
+    tasks = [hard_stream()[index] for index in range(2)]
+    brief = OPTIONS | {"recipe": replace(RECIPE, epochs=1, learning_rate=1e-3)}
+    single, several = (Fixed(small_cnn(), widths=(2, 1), children=count, **brief) for count in (1, 4))
+    rounds = []
+    several.train_round = lambda *args, **kwargs: rounds.append(train_round(*args, **kwargs)) or rounds[-1]
+    for learner in (single, several):
+        learned = [learner.learn(task) for task in tasks]
+    scores = [child.fit.accuracy for child in rounds[1]]
+    assert [len(children) for children in rounds] == [1, 4], "the first network is trained once"
+    assert len(set(scores)) > 1
+    assert learned[1].validation_accuracy == max(scores)
+    assert learned[1].effort.samples == sum(child.fit.effort.samples for child in rounds[1])
+    alone = single.network.growths[1].tensors
+    assert all(torch.allclose(tensor, alone[name]) for name, tensor in rounds[1][0].growth.tensors.items()), (
+        "the one that is trained alone is among them"
+    )
+
+
+def test_a_child_that_fails_is_passed_over():
+    learner = Fixed(small_cnn(), widths=(2, 1), children=3, **OPTIONS)
+    learner.learn(hard_stream()[0])
+
+    def one_fails(*args, **kwargs):
+        first, *others = train_round(*args, **kwargs)
+        return [replace(first, fit=replace(first.fit, accuracy=math.nan), failure="broke"), *others]
+
+    learner.train_round = one_fails
+    assert not math.isnan(learner.learn(hard_stream()[1]).validation_accuracy)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +183,8 @@ def test_a_budget_is_exact_to_the_last_parameter(k):
     ("options", "message"),
     [
         ({"budget": 0}, r"fixed\.budget is 0; it must be at least 1"),
+        ({"children": 0}, r"fixed\.children is 0; it must be at least 1"),
+        ({"children": 10**9}, r"fixed\.children is 1000000000; it must be at most 1000"),
         ({"budget": 1.5}, r"fixed\.budget is 1\.5; it must be a whole number"),
         ({"budget": 1000, "widths": 0}, r"fixed\.widths is 0, which fixed\.budget cannot scale"),
         ({"budget": 1000, "tasks": 0}, r"tasks is 0"),

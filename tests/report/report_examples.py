@@ -25,6 +25,7 @@ def a_config(method="bocl", seed=0, stream="permuted-mnist", tasks=10, **changes
         "reward": {"alpha": 0.005, "weighting": "unit"},
         "goal": {"budget": None, "target": None, "total_budget": None},
         "rcl": {"controller": "tuned", "trials": 50},
+        "fixed": {"widths": 4, "budget": None},
         "den": {"l1": 1e-5},
         "pgn": {"width": 1.0},
         "ewc": {"strength": 100.0},

@@ -13,6 +13,14 @@ def names(stream):
     return [(system.name, [setting.label for setting in system.settings]) for system in stream.systems]
 
 
+def test_fixed_growth_that_chooses_among_children_is_a_system_of_its_own():
+    (stream,) = arrange([a_run("fixed"), a_run("fixed", fixed__children=1, seed=1), a_run("fixed", fixed__children=11)])
+    assert [(system.name, len(system.headline.runs)) for system in stream.systems] == [
+        ("fixed", 2),
+        ("fixed, children 11", 1),
+    ]
+
+
 def test_seeds_are_averaged_over():
     (stream,) = arrange([a_run(seed=0, accuracy=0.8), a_run(seed=1, accuracy=0.9)])
     (system,) = stream.systems

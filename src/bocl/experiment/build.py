@@ -100,6 +100,7 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
                 graph,
                 widths=config.fixed.widths,
                 budget=config.fixed.budget,
+                children=config.fixed.children,
                 tasks=config.stream.tasks,
                 growth=config.growth,
                 **common,

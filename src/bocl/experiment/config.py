@@ -52,11 +52,13 @@ class NetworkSettings:
 class FixedSettings:
     """Of the method `fixed`: units added for every task, one number or one per hidden group.
 
-    budget  most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
+    budget    most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
+    children  so many are trained for every task after the first, and the best on validation samples is kept
     """
 
     widths: int | tuple[int, ...] = 4
     budget: int | None = None
+    children: int = 1
 
 
 @dataclass(frozen=True)

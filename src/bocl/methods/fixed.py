@@ -28,6 +28,7 @@ from bocl.tasks.task import Task
 from bocl.training.batches import task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
+from bocl.training.trainer import Effort
 
 
 class Fixed:
@@ -36,7 +37,8 @@ class Fixed:
     ``widths`` units are added for every task after the first: one number for all groups, or one per group. With a
     ``budget`` they are scaled, in their proportions, to the most that keeps all parameters stored after ``tasks``
     tasks within it; later tasks are taken to have as many classes as the one at hand, and where they have more, the
-    growth becomes smaller.
+    growth becomes smaller. Of ``children`` so made and trained, from other weights, the most accurate on validation
+    samples is kept: what a search gains by choosing among as many, whatever their widths.
     """
 
     name: ClassVar[str] = "fixed"
@@ -48,6 +50,7 @@ class Fixed:
         *,
         widths: int | Widths = 4,
         budget: int | None = None,
+        children: int = 1,
         tasks: int = 10,
         growth: GrowthSettings = GrowthSettings(),  # noqa: B008 - frozen
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
@@ -57,6 +60,7 @@ class Fixed:
         self.graph = as_graph(network)
         self.widths = units(most=MOST_UNITS)("fixed.widths", widths)
         self.budget = optional(whole(least=1, most=MOST_BUDGET))("fixed.budget", budget)
+        self.children = whole(least=1, most=1000)("fixed.children", children)
         self.tasks = whole(least=1)("tasks", tasks)
         self.growth = instance("growth", growth, GrowthSettings)
         self.recipe = instance("recipe", recipe, Recipe)
@@ -76,23 +80,27 @@ class Fixed:
         index = len(self.seen)
         data = task_to_device(task, index, self.device)
         z = self._step(task.classes)
-        listen(RoundStarted("base", (z,)))
-        (child,) = self.train_round(
+        count = self.children if self.seen else 1
+        listen(RoundStarted("base", (z,) * count))
+        children = self.train_round(
             self.network,
             data,
-            [z],
+            [z] * count,
             classes=task.classes,
             recipe=self.recipe,
-            seeds=[seed_for(self.seed, "base", index)],
+            seeds=[seed_for(self.seed, "base", index, *([child] if child else [])) for child in range(count)],
             order_seed=seed_for(self.seed, "order", index),
             pad_to=z,
             listen=listen,
         )
-        check_trained(child.fit.accuracy, task.name, child.failure)
-        accuracy = score(self.network, child.growth, data)
-        self.network.commit(child.growth)
+        trained = [child for child in children if not child.failure] or children
+        best = max(trained, key=lambda child: child.fit.accuracy)
+        check_trained(best.fit.accuracy, task.name, best.failure)
+        accuracy = score(self.network, best.growth, data)
+        self.network.commit(best.growth)
         self.seen.append(Seen.of(task))
-        return Learned(task.name, z, accuracy, count_tensors(child.growth.tensors), effort=child.fit.effort)
+        effort = sum((child.fit.effort for child in children), start=Effort())
+        return Learned(task.name, z, accuracy, count_tensors(best.growth.tensors), effort=effort)
 
     def check_budget(self, classes: int) -> None:
         """Refuse a budget that the tasks to come, of as many classes, exceed even if nothing grows."""

@@ -32,6 +32,7 @@ STUDIED: dict[str, tuple[Any, ...]] = {
     "search.round_size": (8,),
     "reward.weighting": ("unit",),
     "rcl.controller": ("tuned",),
+    "fixed.children": (1,),
 }
 _SAID = {
     ("growth.attention", "False"): "no attention",
