@@ -33,7 +33,7 @@ READERS = {
     **dict.fromkeys([f"search.{name}" for name in ("trials", "patience", "warm_points", "round_size")], "bocl"),
     **dict.fromkeys(["search.memory_gb", "search.bounds", "reward.alpha", "stream.tasks"], "bocl"),
     **dict.fromkeys(["growth.reduction_nodes", "growth.gate_bias"], "bocl"),
-    **dict.fromkeys(["fixed.widths", "fixed.budget"], "fixed"),
+    **dict.fromkeys(["fixed.widths", "fixed.budget", "fixed.children"], "fixed"),
     **dict.fromkeys(["ewc.strength", "ewc.decay", "ewc.fisher_samples"], "ewc"),
     **dict.fromkeys(["gem.memories", "gem.margin"], "gem"),
     **dict.fromkeys(["pgn.width", "pgn.adapter"], "pgn"),

@@ -22,7 +22,7 @@ from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import GrowthSettings, count_tensors
 from bocl.records.events import Listener, RoundStarted, nobody
 from bocl.search.lattice import scaled
-from bocl.search.settings import MOST_UNITS
+from bocl.search.settings import MOST_UNITS, SearchSettings
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import task_to_device
@@ -88,10 +88,14 @@ class Fixed:
             [z] * count,
             classes=task.classes,
             recipe=self.recipe,
-            seeds=[seed_for(self.seed, "base", index, *([child] if child else [])) for child in range(count)],
+            seeds=[
+                seed_for(self.seed, "base", index),
+                *(seed_for(self.seed, "base", index, i) for i in range(1, count)),
+            ],
             order_seed=seed_for(self.seed, "order", index),
             pad_to=z,
             listen=listen,
+            memory_gb=SearchSettings().memory_gb,
         )
         trained = [child for child in children if not child.failure] or children
         best = max(trained, key=lambda child: child.fit.accuracy)

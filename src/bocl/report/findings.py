@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Literal
 
 from bocl.checks import counted
@@ -17,7 +16,7 @@ from bocl.report.figures import (
     percent_with_sd,
     short_count,
 )
-from bocl.report.systems import Setting, Spread, Stream, System, search_kind
+from bocl.report.systems import Setting, Spread, Stream, System, of_common_seeds, search_kind
 from bocl.report.trial_curves import by_the_paper, paired, searchers, tested, trial_curve
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
@@ -65,7 +64,6 @@ def reductions(streams: Sequence[Stream]) -> Table:
     printed = {(claim.stream, claim.rival): claim.value for claim in CLAIMS if claim.measure == "parameters"}
     rows = []
     for stream in streams:
-        ours = [system for system in stream.systems if system is stream.system("bocl")]
         papers = [system for system in stream.systems if by_the_paper(system)]
         for rival in _headlines(stream, RIVALS):
             value = printed.get((stream.name, rival.name)) if stream.tasks == TASKS else None
@@ -73,7 +71,7 @@ def reductions(streams: Sequence[Stream]) -> Table:
                 judged = setting is rival.headline
                 beside = _sized(rival, setting) + (" *" if judged and len(rival.settings) > 1 else "")
                 paper = _share(value) if judged and value is not None else ""
-                for own in [*ours, *(papers if judged else [])]:
+                for own in [*_headlines(stream, ["bocl"]), *(papers if judged else [])]:
                     found = smallest_on_par(own, setting)
                     cells = [f"{own.name}: none on par", "", ""]
                     if found is not None:
@@ -264,19 +262,8 @@ def _saved(one: Setting, other: Setting) -> float:
 
 
 def _means(one: Setting, other: Setting, figure: str) -> tuple[float, float]:
-    """Return a figure of both, over the seeds that both were run with: like is compared with like.
-
-    Where there is no such seed, over all of each.
-    """
-    common = {run.seed for run in one.runs} & {run.seed for run in other.runs}
-    mine, theirs = (
-        fmean(
-            entry[figure]
-            for run, entry in zip(each.runs, each.figures, strict=True)
-            if not common or run.seed in common
-        )
-        for each in (one, other)
-    )
+    """Return a figure of both, over the seeds that both were run with where there are such."""
+    mine, theirs = (Setting("", tuple(runs)).spread(figure).mean for runs in of_common_seeds([one.runs, other.runs]))
     return mine, theirs
 
 

@@ -128,10 +128,13 @@ def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: flo
     items = drawing.items
     style = series.style
     places = [(x(point.x), y(point.y)) for point in series.points]
-    ends = [(*map(x, _edges(point.x, point.x_sd)), *map(y, _edges(point.y, point.y_sd))) for point in series.points]
+    across = [tuple(map(x, _edges(point.x, point.x_sd))) for point in series.points]
+    upward = [tuple(map(y, _edges(point.y, point.y_sd))) for point in series.points]
     stepped = series.joined == "steps"
     if stepped and any(point.y_sd for point in series.points):
-        above, below = ([(place[0], end[at]) for place, end in zip(places, ends, strict=True)] for at in (3, 2))
+        below, above = (
+            [(place[0], end) for place, end in zip(places, side, strict=True)] for side in zip(*upward, strict=True)
+        )
         items.append(Shape((*_steps(above), *reversed(_steps(below))), style.colour, opacity=0.15))
     path = _path(series, x, y)
     if len(path) > 1:
@@ -139,7 +142,7 @@ def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: flo
     if not series.marked:
         return
     size = 0.6 * size if stepped else size
-    for point, place, (left, right, foot, head) in zip(series.points, places, ends, strict=True):
+    for point, place, (left, right), (foot, head) in zip(series.points, places, across, upward, strict=True):
         if point.x_sd and not stepped:
             items.append(Line(((left, place[1]), (right, place[1])), style.colour, 1))
         if point.y_sd and not stepped:

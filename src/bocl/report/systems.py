@@ -170,6 +170,15 @@ def search_kind(system: System) -> str:
     return str(relevant_settings(system.headline.runs[0].config).get("search.kind"))
 
 
+def of_common_seeds(groups: Sequence[Sequence[RunSummary]]) -> list[list[RunSummary]]:
+    """Return each group's runs of the seeds that all groups have, so that like is compared with like.
+
+    Where there is no such seed, all its runs.
+    """
+    common = set.intersection(*({run.seed for run in runs} for runs in groups)) if groups else set()
+    return [[run for run in runs if run.seed in common] or [*runs] for runs in groups]
+
+
 def seconds(runs: Sequence[RunSummary]) -> Spread | None:
     """Return how long these runs took to learn all their tasks; None of none."""
     return Spread.of([run.figures()["seconds"] for run in runs]) if runs else None

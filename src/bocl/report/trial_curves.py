@@ -9,7 +9,7 @@ from statistics import fmean
 from bocl.records.record import TaskRecord
 from bocl.records.relevant import relevant_settings
 from bocl.records.summary import RunSummary
-from bocl.report.systems import Spread, Stream, System, search_kind
+from bocl.report.systems import Spread, Stream, System, of_common_seeds, search_kind
 
 Compared = list[tuple[System, list[RunSummary]]]
 
@@ -24,13 +24,8 @@ def searchers(stream: Stream, method: str = "bocl") -> list[System]:
 
 
 def paired(systems: Sequence[System]) -> Compared:
-    """Return each with its runs of the seeds that all searched with, so that like is compared with like.
-
-    Where there is no such seed, with all its runs.
-    """
-    found = [(system, _searched(system)) for system in systems]
-    common = set.intersection(*({run.seed for run in runs} for _, runs in found)) if found else set()
-    return [(system, [run for run in runs if run.seed in common] or runs) for system, runs in found]
+    """Return each with its runs of the seeds that all searched with."""
+    return list(zip(systems, of_common_seeds([_searched(system) for system in systems]), strict=True))
 
 
 def compared_searches(stream: Stream) -> Compared:
