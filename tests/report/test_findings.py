@@ -145,6 +145,15 @@ def test_time_saved_counts_runs_alone():
     assert (missed.verdict, missed.margin) == ("missed", "by 29 points")
 
 
+def test_time_saved_one_by_one_stands_beside_it():
+    ours = (a_run(seconds=20.0), a_run(seconds=80.0, search__memory_gb=1e-6, folder="one by one"))
+    theirs = (a_run("rcl", seconds=100.0), a_run("rcl", seconds=320.0, search__memory_gb=1e-6, folder="one by one"))
+    assert judged("time", "rcl", *ours, *theirs).ours == "80 % (one by one: 75 %, samples: 0 %)"
+    assert judged("time", "rcl", *ours, theirs[0]).ours == "80 % (samples: 0 %)"
+    # den trains one network whatever the memory
+    assert judged("time", "den", *ours, a_run("den", seconds=100.0)).ours == "80 % (one by one: 20 %, samples: 0 %)"
+
+
 def test_runs_that_shared_a_device_tell_no_time_and_say_so():
     for pair in ((a_run(at_once=2), a_run("rcl")), (a_run(), a_run("rcl", at_once=2))):
         found = judged("time", "rcl", *pair)

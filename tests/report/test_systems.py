@@ -17,7 +17,7 @@ def test_fixed_growth_that_chooses_among_children_is_a_system_of_its_own():
     (stream,) = arrange([a_run("fixed"), a_run("fixed", fixed__children=1, seed=1), a_run("fixed", fixed__children=11)])
     assert [(system.name, len(system.headline.runs)) for system in stream.systems] == [
         ("fixed", 2),
-        ("fixed, children 11", 1),
+        ("fixed, best of 11 children", 1),
     ]
 
 
@@ -112,11 +112,13 @@ def test_settings_of_other_methods_tell_no_runs_apart():
     assert names(stream) == [("rcl", [""])]
 
 
-def test_a_setting_that_older_records_lack_tells_no_runs_apart():
-    old = a_run(seed=1)
-    del old.config["search"]["warm_points"]
-    (stream,) = arrange([a_run(seed=0), old])
-    assert names(stream) == [("bocl", [""])]
+def test_a_record_older_than_a_setting_counts_as_what_was_done_before_it():
+    old = a_run("fixed", seed=0)
+    assert "children" not in old.config["fixed"]
+    (stream,) = arrange([old, a_run("fixed", seed=1, fixed__children=1)])
+    assert names(stream) == [("fixed", [""])]
+    (stream,) = arrange([old, a_run("fixed", seed=1, fixed__children=9)])
+    assert names(stream) == [("fixed", [""]), ("fixed, best of 9 children", [""])]
 
 
 def test_the_headline_is_chosen_on_validation_samples():

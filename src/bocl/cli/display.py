@@ -23,9 +23,8 @@ from bocl.errors import WorkError
 from bocl.experiment.config import Config
 from bocl.records.events import EpochDone, Event, Listener, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial, Widths
+from bocl.records.relevant import SEARCHING
 from bocl.records.wording import duration, percent, widths_text
-
-SEARCHING = ("bocl", "rcl")  # methods that train many children for every task but the first
 
 
 class Display:

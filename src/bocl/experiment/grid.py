@@ -18,9 +18,9 @@ from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.experiment.store import check_folder
 from bocl.methods.budget import GoalSettings
 from bocl.records.events import Event, Listener
+from bocl.records.relevant import SEARCHING
 from bocl.training.device import resolve_device
 
-SEARCHING = ("bocl", "rcl")
 METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 
 Grid = list[tuple[Config, Path]]

@@ -138,7 +138,12 @@ def _against_trials(name: str, title: str, compared: Compared, *, priced: bool =
     for system, runs in compared:
         curve = trial_curve(runs, on_test=on_test, priced=priced)
         found = [
-            Point(trial, spread.mean, f"{system.name}, {trial} trials: {percent_with_sd(spread)}", y_sd=spread.sd)
+            Point(
+                trial,
+                spread.mean,
+                f"{system.name}, {counted(trial, 'trial')}: {percent_with_sd(spread)}",
+                y_sd=spread.sd,
+            )
             for trial, spread in enumerate(curve)
         ]
         after_one = tuple(found[1:])  # trial 0, no units, is no search's choice and far below the others

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bocl.checks import counted
+from bocl.records.relevant import SEARCHING
 from bocl.records.wording import points
 from bocl.report.charts import Table
 from bocl.report.claims import CLAIMS, FIXED_SIZE, GROWING, TASKS, Claim, Measure
@@ -16,7 +17,7 @@ from bocl.report.figures import (
     percent_with_sd,
     short_count,
 )
-from bocl.report.systems import Setting, Spread, Stream, System, of_common_seeds, search_kind
+from bocl.report.systems import Setting, Spread, Stream, System, of_common_seeds, search_kind, seconds
 from bocl.report.trial_curves import by_the_paper, paired, searchers, tested, trial_curve
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
@@ -118,9 +119,11 @@ def _time(claim: Claim, stream: Stream) -> Finding:
         reason = f"not both were run alone on one device; samples saved: {_share(fewer)}"
         return Finding(claim, about, paper, margin=reason)
     saved = 1 - mine.mean / theirs.mean
-    return _judged(
-        claim, about, paper, f"{_share(saved)} (samples: {_share(fewer)})", saved, claim.value, _share_points
-    )
+    mine_apart = seconds(own.headline.one_by_one)
+    theirs_apart = seconds(other.headline.one_by_one) if claim.rival in SEARCHING else theirs
+    apart = f"one by one: {_share(1 - mine_apart.mean / theirs_apart.mean)}, " if mine_apart and theirs_apart else ""
+    ours = f"{_share(saved)} ({apart}samples: {_share(fewer)})"
+    return _judged(claim, about, paper, ours, saved, claim.value, _share_points)
 
 
 def _front(claim: Claim, stream: Stream) -> Finding:

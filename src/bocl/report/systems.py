@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from bocl.records.pareto import front_of
-from bocl.records.relevant import METHODS, relevant_settings
+from bocl.records.relevant import METHODS, SEARCHING, relevant_settings
 from bocl.records.summary import RunSummary
 
 STREAMS = ("permuted-mnist", "mixed-mnist", "split-cifar100")  # the paper's
@@ -39,10 +39,13 @@ _SAID = {
     ("search.kind", "paper"): "paper's search",
     ("search.warm_points", "0"): "no warm start",
     ("search.transfer", "False"): "no transfer",
-    ("search.round_size", "1"): "rounds of 1",
-    ("search.round_size", "4"): "rounds of 4",
     ("reward.weighting", "uniform"): "one price for all units",
     ("rcl.controller", "as-released"): "as released",
+}
+_SAID_OF_ANY = {
+    "search.kind": "{} search",
+    "search.round_size": "rounds of {}",
+    "fixed.children": "best of {} children",
 }
 ONE_CHILD_GB = 1e-6  # less than any child takes
 _ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
@@ -234,7 +237,7 @@ def _is_called_after_its_method(run: RunSummary) -> bool:
 def _one_by_one(run: RunSummary) -> bool:
     """Whether its settings leave memory for one child at a time."""
     memory_gb: float = run.config.get("search", {}).get("memory_gb", math.inf)
-    return run.method in ("bocl", "rcl") and memory_gb <= ONE_CHILD_GB
+    return run.method in SEARCHING and memory_gb <= ONE_CHILD_GB
 
 
 def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
@@ -257,7 +260,7 @@ def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary
     swept = sorted(known - set(studied))
     for place, said in enumerate(sorted(variants, key=lambda said: (len(said), said))):
         own = variants[said]
-        changing = [name for name in swept if _differs(name, [flats[index] for index in own])]
+        changing = [name for name in swept if len({_text(flats[index].get(name)) for index in own}) > 1]
         settings: dict[tuple[str, ...], list[RunSummary]] = {}
         for index in own:
             flat = flats[index]
@@ -273,13 +276,6 @@ def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary
         method = runs[0].method
         name = ", ".join([method, *(words for _, words in said)])
         yield System(name, method, tuple(name for name, _ in said), max(place, 1) if said else 0, tuple(made))
-
-
-def _differs(name: str, flats: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether runs differ in a setting; one without it may be older than it, but of a network it was left out."""
-    values = {_text(flat[name]) for flat in flats if name in flat}
-    lacking = name.startswith("network.") and any(name not in flat for flat in flats)
-    return len(values) + lacking > 1
 
 
 def _setting(label: str, runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]]) -> Setting:
@@ -298,8 +294,8 @@ def _usual(name: str, values: Sequence[Any]) -> Any:
 
 
 def _say(name: str, value: Any) -> str:
-    usual = f"{value} search" if name == "search.kind" else f"{name.rpartition('.')[2]} {_text(value)}"
-    return _SAID.get((name, str(value)), usual)
+    words = _SAID_OF_ANY.get(name, f"{name.rpartition('.')[2]} {{}}")
+    return _SAID.get((name, str(value)), words.format(_text(value)))
 
 
 def _text(value: Any) -> str:
