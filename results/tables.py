@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from scipy.stats import t as student
+
 from bocl.checks import counted
 from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
 from bocl.records.wording import points
@@ -199,8 +201,9 @@ def paired() -> str:
         ("search less fixed growth of its size, all layers alike", "bocl", "fixed-*-equal", _accuracy),
         ("…, shaped as the base network", "bocl", "fixed-*-base", _accuracy),
         ("…, shaped as the search's bounds", "bocl", "fixed-*-bounds", _accuracy),
+        ("…, shaped as what the search adds on average", "bocl", "fixed-*-search", _accuracy),
         (
-            "…, of the shape best on validation, and the best of as many children",
+            "…, of the first three shapes the best on validation, and the best of as many children",
             "bocl",
             "fixed-*-best-of-*",
             _accuracy,
@@ -214,7 +217,10 @@ def paired() -> str:
 
 
 def _difference(preset: str, mine: str, other: str, measure: Callable[[RunSummary], float]) -> str:
-    """Return one run less another of the same seed, in points: mean ± sd, how often it is more, sizes and trials."""
+    """Return one run less another of the same seed, in points: mean ± sd, how often it is more, sizes and trials.
+
+    Bold where the 95 % interval of the mean, by Student's t, leaves out 0.
+    """
     rivals = [summarise(journal) for journal in sorted((HERE / "paper" / preset).glob(f"{other}-seed-*.jsonl"))]
     places = {rival.seed: HERE / "paper" / preset / f"{mine}-seed-{rival.seed}.jsonl" for rival in rivals}
     pairs = [(summarise(places[rival.seed]), rival) for rival in rivals if places[rival.seed].exists()]
@@ -223,7 +229,11 @@ def _difference(preset: str, mine: str, other: str, measure: Callable[[RunSummar
         return ""
     more = sum(gain > 0 for gain in gains)
     own, theirs = (_cost(runs) for runs in ([own for own, _ in pairs], [run for _, run in pairs]))
-    return f"{fmean(gains):+.2f} ± {stdev(gains):.2f}, more in {more} of {len(gains)} ({own} against {theirs})"
+    mean, sd, count = fmean(gains), stdev(gains), len(gains)
+    told = f"{mean:+.2f} ± {sd:.2f}"
+    if abs(mean) > float(student.ppf(0.975, count - 1)) * sd / math.sqrt(count):
+        told = f"**{told}**"
+    return f"{told}, more in {more} of {count} ({own} against {theirs})"
 
 
 def _cost(runs: Sequence[RunSummary]) -> str:

@@ -47,6 +47,7 @@ from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceSplit, task_to_device
 from bocl.training.hooks import Hooks
+from bocl.training.precision import matrix_precision
 from bocl.training.recipe import Recipe
 
 Form = Literal["separate", "online"]
@@ -213,7 +214,8 @@ def fisher_information(network: PlainNetwork, inputs: Tensor, labels: Tensor, ta
     gradients = vmap(grad(surprise), in_dims=(None, 0, 0))
     totals = {name: torch.zeros_like(tensor) for name, tensor in shared.items()}
     at_once = max(1, MOST_GRADIENTS // sum(tensor.numel() for tensor in shared.values()))
-    for some, answers in zip(inputs.split(at_once), labels.split(at_once), strict=True):
-        for name, gradient in gradients(shared, some, answers).items():
-            totals[name] += gradient.square().sum(0)
+    with matrix_precision("float32"):
+        for some, answers in zip(inputs.split(at_once), labels.split(at_once), strict=True):
+            for name, gradient in gradients(shared, some, answers).items():
+                totals[name] += gradient.square().sum(0)
     return {name: total / len(labels) for name, total in totals.items()}
