@@ -19,6 +19,7 @@ from typing import Any
 from scipy.stats import t as student
 
 from bocl.checks import counted
+from bocl.records.relevant import METHODS
 from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
 from bocl.records.wording import points
 from bocl.report.figures import percent_with_sd
@@ -147,7 +148,8 @@ def paper() -> list[Stream]:
 def systems() -> str:
     """Every system's headline: the setting that stands for it."""
     streams = paper()
-    names = dict.fromkeys(system.name for stream in streams for system in stream.systems)
+    methods = {system.name: system.method for stream in streams for system in stream.systems}
+    names = sorted(methods, key=lambda name: METHODS.index(methods[name]))  # those of one method stay in order
     lines = [f"| | {' | '.join(f'`{stream.name}`' for stream in streams)} |", "|---|" + "---|" * len(streams)]
     for name in names:
         found = [next((system for system in stream.systems if system.name == name), None) for stream in streams]
@@ -203,7 +205,7 @@ def paired() -> str:
         ("…, shaped as the search's bounds", "bocl", "fixed-*-bounds", _accuracy),
         ("…, shaped as what the search adds on average", "bocl", "fixed-*-search", _accuracy),
         (
-            "…, of the first three shapes the best on validation, and the best of as many children",
+            "…, the best of as many children, in the best of the first three shapes",
             "bocl",
             "fixed-*-best-of-*",
             _accuracy,

@@ -141,6 +141,7 @@ def test_time_saved_counts_runs_alone():
     met = judged("time", "rcl", a_run(seconds=40.0), a_run("rcl", seconds=100.0))
     assert (met.verdict, met.margin, met.paper) == ("met", "by 11 points", "49 %")
     assert met.ours == "60 % (samples: 0 %)"
+    assert judged("time", "rcl", a_run(seconds=40.0), a_run(seed=1, seconds=1.0), a_run("rcl", seconds=100.0)) == met
     missed = judged("time", "den", a_run(seconds=90.0), a_run("den", seconds=100.0))
     assert (missed.verdict, missed.margin) == ("missed", "by 29 points")
 

@@ -9,19 +9,19 @@ import pytest
 import torch
 
 import bocl
-from bocl.training.precision import matrix_precision
+from bocl.training.precision import repeatable_products
 
 DEVICES = [
     "cpu",
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")),
 ]
 METHODS = {
-    **{method.name: method for method in (bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN)},
+    **{method.name: method for method in (bocl.BOCL, bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN)},
     "children together": partial(bocl.Fixed, children=3),
 }
 
 
-@pytest.mark.parametrize("precision", ["tf32", "float32"])
+@pytest.mark.parametrize("precision", ["tf32", "float32", "bf16"])
 def test_a_switch_holds_inside_and_is_as_before_afterwards(precision):
     def switches():
         return (
@@ -31,7 +31,7 @@ def test_a_switch_holds_inside_and_is_as_before_afterwards(precision):
         )
 
     before, fast = switches(), precision == "tf32"
-    with matrix_precision(precision):
+    with repeatable_products(precision):
         assert switches() == (fast, fast, True)
     assert switches() == before
 

@@ -8,7 +8,7 @@ from bocl.methods.method import Method
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.training.batches import DeviceSplit
 from bocl.training.evaluation import BATCH
-from bocl.training.precision import matrix_precision
+from bocl.training.precision import repeatable_products
 
 
 def mean_gates(method: Method, task: int, validation: DeviceSplit) -> dict[str, tuple[float, ...]]:
@@ -20,6 +20,6 @@ def mean_gates(method: Method, task: int, validation: DeviceSplit) -> dict[str, 
     if not isinstance(network, ExpandableNetwork):
         return {}
     inputs, _ = validation.rows(slice(0, BATCH))
-    with torch.no_grad(), matrix_precision("float32"):
+    with torch.no_grad(), repeatable_products("float32"):
         found = network.tasks[task].openness(inputs)
     return {layer: tuple(means.tolist()) for layer, means in found.items()}

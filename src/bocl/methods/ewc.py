@@ -47,7 +47,7 @@ from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceSplit, task_to_device
 from bocl.training.hooks import Hooks
-from bocl.training.precision import matrix_precision
+from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 
 Form = Literal["separate", "online"]
@@ -214,7 +214,7 @@ def fisher_information(network: PlainNetwork, inputs: Tensor, labels: Tensor, ta
     gradients = vmap(grad(surprise), in_dims=(None, 0, 0))
     totals = {name: torch.zeros_like(tensor) for name, tensor in shared.items()}
     at_once = max(1, MOST_GRADIENTS // sum(tensor.numel() for tensor in shared.values()))
-    with matrix_precision("float32"):
+    with repeatable_products("float32"):  # whatever the recipe: gradients are squared
         for some, answers in zip(inputs.split(at_once), labels.split(at_once), strict=True):
             for name, gradient in gradients(shared, some, answers).items():
                 totals[name] += gradient.square().sum(0)

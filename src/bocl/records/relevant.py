@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "independent", "joint")
-SEARCHING = ("bocl", "rcl")  # those that train many children for every task but the first
+SEARCHING = ("bocl", "rcl")  # those that search for widths: many children for every task but the first
 
 _ALL_HAVE = ("stream.", "network.", "recipe.")
 _HAS = {
@@ -15,8 +15,8 @@ _HAS = {
     "fixed": ("growth.", "fixed."),
     "frozen": ("growth.",),
 }
-_NEVER_MATTERS = ("seed", "search.memory_gb")  # of these, only how a run is computed depends
-_YOUNGER_THAN_RECORDS = {"fixed.children": 1}  # and what runs did before there was such a setting
+_NEVER_MATTERS = ("seed", "search.memory_gb")  # they change how a run is computed, not what is learnt
+_BEFORE_THERE_WAS = {"fixed.children": 1}  # settings newer than some records: what those runs did
 _OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian", "search.controller": "reinforce"}
 
 
@@ -41,7 +41,7 @@ def _own_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that the method has at all."""
     method = str(config["method"])
     has = (*_ALL_HAVE, *_HAS.get(method, (f"{method}.",)))
-    said = {**_YOUNGER_THAN_RECORDS, **dict(_flatten(config, ""))}
+    said = {**_BEFORE_THERE_WAS, **dict(_flatten(config, ""))}
     return {name: value for name, value in said.items() if method not in METHODS or name.startswith(has)}
 
 

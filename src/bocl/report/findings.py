@@ -8,6 +8,7 @@ from typing import Literal
 
 from bocl.checks import counted
 from bocl.records.relevant import SEARCHING
+from bocl.records.summary import RunSummary
 from bocl.records.wording import points
 from bocl.report.charts import Table
 from bocl.report.claims import CLAIMS, FIXED_SIZE, GROWING, TASKS, Claim, Measure
@@ -114,16 +115,22 @@ def _time(claim: Claim, stream: Stream) -> Finding:
     if own is None or other is None:
         return Finding.wanting(claim, about, paper, stream, "bocl", claim.rival)
     fewer = 1 - own.headline.spread("samples").mean / other.headline.spread("samples").mean
-    mine, theirs = own.headline.time, other.headline.time
+    mine, theirs = _times(own.headline.timed, other.headline.timed)
     if mine is None or theirs is None:
         reason = f"not both were run alone on one device; samples saved: {_share(fewer)}"
         return Finding(claim, about, paper, margin=reason)
     saved = 1 - mine.mean / theirs.mean
-    mine_apart = seconds(own.headline.one_by_one)
-    theirs_apart = seconds(other.headline.one_by_one) if claim.rival in SEARCHING else theirs
-    apart = f"one by one: {_share(1 - mine_apart.mean / theirs_apart.mean)}, " if mine_apart and theirs_apart else ""
+    other_apart = other.headline.one_by_one if claim.rival in SEARCHING else other.headline.timed
+    mine, theirs = _times(own.headline.one_by_one, other_apart)
+    apart = f"one by one: {_share(1 - mine.mean / theirs.mean)}, " if mine and theirs else ""
     ours = f"{_share(saved)} ({apart}samples: {_share(fewer)})"
     return _judged(claim, about, paper, ours, saved, claim.value, _share_points)
+
+
+def _times(own: Sequence[RunSummary], other: Sequence[RunSummary]) -> tuple[Spread | None, Spread | None]:
+    """Return how long runs of two systems took, of the seeds both have."""
+    mine, theirs = of_common_seeds([own, other])
+    return seconds(mine), seconds(theirs)
 
 
 def _front(claim: Claim, stream: Stream) -> Finding:

@@ -250,7 +250,7 @@ def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
 def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]]) -> Iterator[System]:
     """Yield the systems of one method, the method as it is first."""
     flats = [relevant_settings(run.config) for run in runs]
-    known = set[str]().union(*flats)  # not all have all: some are of one search alone, some came later
+    known = set[str]().union(*flats)  # not all have all: some are of one search alone
     studied = [name for name in STUDIED if name in known]
     usual = {name: _usual(name, [flat[name] for flat in flats if name in flat]) for name in studied}
     variants: dict[tuple[tuple[str, str], ...], list[int]] = {}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bocl.training.batches import DeviceSplit
-from bocl.training.precision import matrix_precision
+from bocl.training.precision import repeatable_products
 
 BATCH = 1000
 
@@ -27,5 +27,5 @@ def accuracies(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> Tenso
 
 def accuracy(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> float:
     """Return the accuracy of one network with logits (n, classes), computed in full float32."""
-    with matrix_precision("float32"):
+    with repeatable_products("float32"):
         return float(accuracies(predict, split))

@@ -9,7 +9,7 @@ import torch
 
 
 @contextmanager
-def matrix_precision(precision: str) -> Iterator[None]:
+def repeatable_products(precision: str) -> Iterator[None]:
     """Let float32 products on a GPU use TF32 units (`tf32`) or not (`float32`, `bf16`); as before afterwards.
 
     Either way convolutions repeat themselves: some of cuDNN's ways to a weight's gradient add up in an order that

@@ -19,7 +19,7 @@ from torch import Tensor
 from bocl.training.batches import DeviceTask
 from bocl.training.hooks import Hooks
 from bocl.training.optimisers import SGD, Adam
-from bocl.training.precision import matrix_precision
+from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
 from bocl.training.turns import others_turn
@@ -51,7 +51,7 @@ class EagerStep:
         """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        with matrix_precision(self.precision):
+        with repeatable_products(self.precision):
             losses = batch_losses(self.network, task, batch, self.precision, self._known(task))
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
@@ -84,7 +84,7 @@ class GraphedStep:
         self.batches = {
             task.index: torch.arange(min(recipe.batch_size, len(task.train)), device=self.device) for task in tasks
         }
-        with matrix_precision(self.precision):
+        with repeatable_products(self.precision):
             self.known = {task.index: precomputed(network, task) for task in tasks}
             try:
                 self.graphs = self._capture()

@@ -22,7 +22,7 @@ from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
 from bocl.training.hooks import Hooks
 from bocl.training.operations import Operations
-from bocl.training.precision import matrix_precision
+from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache, make_step
 from bocl.training.trainable import Trainable
@@ -188,7 +188,7 @@ def _interleave(
 
 def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -> Tensor:
     """Return (K,) validation accuracies, the mean over tasks."""
-    with matrix_precision(precision):
+    with repeatable_products(precision):
         scores = [accuracies(partial(network, task=task.index), task.validation) for task in tasks]
         return torch.stack(scores).mean(0).cpu()
 
