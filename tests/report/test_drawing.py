@@ -164,8 +164,8 @@ def said(drawing):
 
 
 def test_names_stand_beside_marks_and_cover_nothing():
-    marks = [Name(f"name {index}", (50.0 + index, 50.0), "ink") for index in range(30)]
-    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in (name.place for name in marks)]
+    marks = [Name(f"name {index}", ((50.0 + index, 50.0),), "ink") for index in range(30)]
+    taken = [(x - 4, y - 4, x + 4, y + 4) for name in marks for x, y in name.marks]
     found = stand_beside(marks, taken, (0.0, 0.0, 200.0, 100.0), 10.0)
     assert 3 <= len(found) < 30
     areas = [(w.place[0], w.place[1] - 9, w.place[0] + 6.1 * len(w.text), w.place[1] + 2) for w in found]
@@ -178,18 +178,27 @@ def test_names_stand_beside_marks_and_cover_nothing():
 
 
 def test_a_name_stays_on_the_sheet():
-    (left,) = stand_beside([Name("name", (190.0, 50.0), "ink")], [], (0.0, 0.0, 200.0, 100.0), 10.0)
+    (left,) = stand_beside([Name("name", ((190.0, 50.0),), "ink")], [], (0.0, 0.0, 200.0, 100.0), 10.0)
     assert left.place[0] + 6.1 * len("name") < 190
-    assert stand_beside([Name("name", (190.0, 50.0), "ink")], [], (180.0, 0.0, 200.0, 100.0), 10.0) == []
+    assert stand_beside([Name("name", ((190.0, 50.0),), "ink")], [], (180.0, 0.0, 200.0, 100.0), 10.0) == []
 
 
 def test_a_name_is_nearer_to_its_own_mark_than_to_another():
     sheet = (0.0, 0.0, 200.0, 100.0)
     other = (70.0, 50.0)  # where the name would end
-    (alone,) = stand_beside([Name("name", (40.0, 50.0), "ink")], [], sheet, 10.0)
-    (beside,) = stand_beside([Name("name", (40.0, 50.0), "ink", (other,))], [], sheet, 10.0)
+    (alone,) = stand_beside([Name("name", ((40.0, 50.0),), "ink")], [], sheet, 10.0)
+    (beside,) = stand_beside([Name("name", ((40.0, 50.0),), "ink", (other,))], [], sheet, 10.0)
     assert alone.place[0] > 40
     assert beside.place[0] + 6.1 * len("name") < 40
+
+
+def test_a_name_stands_beside_the_first_of_its_marks_that_has_room():
+    sheet, crowd = (0.0, 0.0, 400.0, 100.0), (250.0, 0.0, 400.0, 100.0)
+    name = Name("name", ((300.0, 50.0), (200.0, 50.0), (100.0, 50.0)), "ink")
+    (at_last,) = stand_beside([name], [], sheet, 10.0)
+    (before,) = stand_beside([name], [crowd], sheet, 10.0)
+    assert at_last.place[0] > 300
+    assert 200 < before.place[0] < 250
 
 
 def test_the_line_of_a_series_leaves_out_what_is_aside_and_no_name_is_written_over_it():

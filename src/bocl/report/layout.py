@@ -89,13 +89,13 @@ def _told_below(chart: Plot, width: float, size: float) -> list[str]:
 
 
 def _told_beside(chart: Plot, x: Scale, y: Scale, sheet: Area, size: float) -> list[Words]:
-    """Return the names of series, each at the last mark of its line."""
+    """Return the names of series, each at the last mark of its line that has room for it."""
     marks = [[(x(point.x), y(point.y)) for point in series.points] for series in chart.series]
     beside, taken = [], []
     for series, places in zip(chart.series, marks, strict=True):
         rivals = tuple(place for other in marks if other is not places for place in other)
-        last = [place for point, place in zip(series.points, places, strict=True) if not point.aside][-1:]
-        beside += [Name(series.name, place, series.style.colour, rivals) for place in last]
+        on_line = [place for point, place in zip(series.points, places, strict=True) if not point.aside]
+        beside.append(Name(series.name, tuple(reversed(on_line)), series.style.colour, rivals))
         for point, (across, down) in zip(series.points, places, strict=True):
             left, right = map(x, _edges(point.x, point.x_sd))
             foot, head = map(y, _edges(point.y, point.y_sd))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from bocl.report.drawing import Place, Words, text_width
 
@@ -35,10 +36,10 @@ _SPOTS = (
 
 @dataclass(frozen=True)
 class Name:
-    """What stands beside a mark at a place; ``rivals`` are marks that it could be taken for the name of."""
+    """What stands beside one of its marks, the first with room; ``rivals`` are marks it could be taken to name."""
 
     text: str
-    place: Place
+    marks: tuple[Place, ...]
     colour: str
     rivals: tuple[Place, ...] = ()
 
@@ -53,13 +54,12 @@ def stand_beside(names: Sequence[Name], taken: Sequence[Area], sheet: Area, size
     filled = [*taken]
     found = []
     for name in names:
-        x, y = name.place
         width = text_width(name.text, size)
-        for across, down, anchor in _SPOTS:
+        for (x, y), (across, down, anchor) in product(name.marks, _SPOTS):
             left = x + 0.8 * size * across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
             middle = y + 1.15 * size * down
             area = (left, middle - 0.55 * size, left + width, middle + 0.55 * size)
-            own = _distance(area, name.place)
+            own = _distance(area, (x, y))
             mistaken = any(_distance(area, rival) < own for rival in name.rivals)
             if _inside(area, sheet) and not mistaken and not any(_meet(area, other) for other in filled):
                 found.append(Words((left, middle + 0.35 * size), name.text, size, colour=name.colour))
