@@ -15,7 +15,7 @@ _HAS = {
     "fixed": ("growth.", "fixed."),
     "frozen": ("growth.",),
 }
-_NEVER_MATTERS = ("seed", "search.memory_gb")  # they change how a run is computed, not what is learnt
+_NEVER_MATTERS = ("seed", "search.memory_gb")  # compared apart; only how a run is computed depends on it
 _BEFORE_THERE_WAS = {"fixed.children": 1}  # settings newer than some records: what those runs did
 _OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian", "search.controller": "reinforce"}
 

@@ -18,13 +18,14 @@ from bocl.report.figures import (
     percent_with_sd,
     short_count,
 )
-from bocl.report.systems import Setting, Spread, Stream, System, of_common_seeds, search_kind, seconds
+from bocl.report.systems import Setting, Spread, Stream, System, of_common_seeds, search_kind
 from bocl.report.trial_curves import by_the_paper, paired, searchers, tested, trial_curve
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
 RIVALS = ("pgn", "den", "rcl")
 
 Verdict = Literal["met", "missed", "open"]
+Runs = Sequence[RunSummary]
 
 
 @dataclass(frozen=True)
@@ -114,23 +115,18 @@ def _time(claim: Claim, stream: Stream) -> Finding:
     own, other = stream.system("bocl"), stream.system(claim.rival)
     if own is None or other is None:
         return Finding.wanting(claim, about, paper, stream, "bocl", claim.rival)
-    fewer = 1 - own.headline.spread("samples").mean / other.headline.spread("samples").mean
-    mine, theirs = _times(own.headline.timed, other.headline.timed)
-    if mine is None or theirs is None:
+    mine, theirs = own.headline, other.headline
+    fewer = _share_saved(mine.runs, theirs.runs, "samples")
+    if not mine.timed or not theirs.timed:
         reason = f"not both were run alone on one device; samples saved: {_share(fewer)}"
         return Finding(claim, about, paper, margin=reason)
-    saved = 1 - mine.mean / theirs.mean
-    other_apart = other.headline.one_by_one if claim.rival in SEARCHING else other.headline.timed
-    mine, theirs = _times(own.headline.one_by_one, other_apart)
-    apart = f"one by one: {_share(1 - mine.mean / theirs.mean)}, " if mine and theirs else ""
+    saved = _share_saved(mine.timed, theirs.timed, "seconds")
+    theirs_apart = theirs.one_by_one if claim.rival in SEARCHING else theirs.timed
+    apart = ""
+    if mine.one_by_one and theirs_apart:
+        apart = f"one by one: {_share(_share_saved(mine.one_by_one, theirs_apart, 'seconds'))}, "
     ours = f"{_share(saved)} ({apart}samples: {_share(fewer)})"
     return _judged(claim, about, paper, ours, saved, claim.value, _share_points)
-
-
-def _times(own: Sequence[RunSummary], other: Sequence[RunSummary]) -> tuple[Spread | None, Spread | None]:
-    """Return how long runs of two systems took, of the seeds both have."""
-    mine, theirs = of_common_seeds([own, other])
-    return seconds(mine), seconds(theirs)
 
 
 def _front(claim: Claim, stream: Stream) -> Finding:
@@ -261,19 +257,23 @@ def _lead(one: Setting, other: Setting) -> float:
 
 
 def _ahead(one: Setting, other: Setting, figure: str) -> float:
-    mine, theirs = _means(one, other, figure)
+    mine, theirs = _means(one.runs, other.runs, figure)
     return mine - theirs
 
 
 def _saved(one: Setting, other: Setting) -> float:
     """Return the share of another setting's parameters that one does without."""
-    mine, theirs = _means(one, other, "parameters")
+    return _share_saved(one.runs, other.runs, "parameters")
+
+
+def _share_saved(one: Runs, other: Runs, figure: str) -> float:
+    mine, theirs = _means(one, other, figure)
     return 1 - mine / theirs
 
 
-def _means(one: Setting, other: Setting, figure: str) -> tuple[float, float]:
+def _means(one: Runs, other: Runs, figure: str) -> tuple[float, float]:
     """Return a figure of both, over the seeds that both were run with where there are such."""
-    mine, theirs = (Setting("", tuple(runs)).spread(figure).mean for runs in of_common_seeds([one.runs, other.runs]))
+    mine, theirs = (Setting("", tuple(runs)).spread(figure).mean for runs in of_common_seeds([one, other]))
     return mine, theirs
 
 
