@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from training_examples import children, easy_task
 
-from bocl.networks.architectures import mlp
+from bocl.methods.gem import GEM
+from bocl.networks.architectures import lenet, mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
+from bocl.tasks.arrays import from_arrays
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
@@ -48,20 +51,38 @@ def test_a_captured_training_is_the_eager_one(optimiser):
         torch.testing.assert_close(tensor, eager.state[name], rtol=1e-6, atol=1e-7)
 
 
+def pull(parameters):
+    for tensor in parameters.values():
+        tensor.grad.mul_(0.5).add_(tensor)
+
+
+def pull_as_the_host_decides(parameters):
+    """Pull harder where gradients are long: the host reads what one graph leaves and writes what the next one takes."""
+    length = torch.stack([tensor.grad.norm() for tensor in parameters.values()]).norm()
+    strength = torch.zeros((), device="cuda")
+    yield lambda: strength.fill_(1.0 if length.item() > 0.5 else 0.5)
+    for tensor in parameters.values():
+        tensor.grad.add_(strength * tensor)
+
+
+def shrink(parameters, step_size):
+    for tensor in parameters.values():
+        tensor.div_(1 + 0.1 * step_size(tensor))
+
+
 HOOKS = {
-    "adjust_gradients": lambda parameters: [tensor.grad.mul_(0.5).add_(tensor) for tensor in parameters.values()],
-    "proximal": lambda parameters, step_size: [
-        tensor.div_(1 + 0.1 * step_size(tensor)) for tensor in parameters.values()
-    ],
+    "tensor operations": Hooks(adjust_gradients=pull),
+    "the host between": Hooks(adjust_gradients=pull_as_the_host_decides),
+    "after the step": Hooks(proximal=shrink),
 }
 
 
 @needs_gpu
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 @pytest.mark.parametrize("hook", HOOKS)
-def test_hooks_of_tensor_operations_are_captured_too(hook, optimiser):
+def test_hooks_are_captured_too(hook, optimiser):
     recipe = replace(RECIPE, optimiser=optimiser)
-    hooks = Hooks(**{hook: HOOKS[hook]})
+    hooks = HOOKS[hook]
     captured, eager, free = gpu_children(2), gpu_children(2), gpu_children(2)
     assert isinstance(make_step(gpu_children(2), [on_gpu()], recipe, hooks), GraphedStep)
     train(captured, [on_gpu()], recipe, seed=0, hooks=hooks)
@@ -70,6 +91,41 @@ def test_hooks_of_tensor_operations_are_captured_too(hook, optimiser):
     for name, tensor in captured.state.items():
         torch.testing.assert_close(tensor, eager.state[name], rtol=1e-5, atol=1e-6)
     assert not torch.allclose(captured.state["head/weight"], free.state["head/weight"], rtol=0.01)
+
+
+@needs_gpu
+def test_the_host_has_its_say_in_every_captured_step():
+    told = []
+
+    def count(parameters):
+        yield lambda: told.append(len(told))
+
+    step = make_step(gpu_children(1), [on_gpu()], RECIPE, Hooks(adjust_gradients=count))
+    assert isinstance(step, GraphedStep)
+    before = len(told)
+    for _ in range(5):
+        step(on_gpu(), torch.arange(16), 0.05)
+    assert len(told) == before + 5
+
+
+@needs_gpu
+@pytest.mark.parametrize("network", [mlp(3072, [8], 4), lenet(3, 4)], ids=["mlp", "lenet"])
+def test_steering_by_memories_is_captured(network, caplog, monkeypatch):
+    draw = np.random.default_rng(0)
+    arrays = [(draw.normal(size=(48, 3, 32, 32)).astype("float32"), np.arange(48) % 4) for _ in range(3)]
+
+    def learnt():
+        learner = GEM(network, recipe=replace(RECIPE, epochs=2), device="cuda")
+        for task in from_arrays(arrays):
+            learner.learn(task)
+        return learner.network.tensors
+
+    with caplog.at_level("INFO", logger="bocl"):
+        captured = learnt()
+    assert "without a CUDA graph" not in caplog.text
+    monkeypatch.setattr("bocl.training.trainer.make_step", lambda *given, **_: EagerStep(given[0], *given[2:]))
+    for name, tensor in learnt().items():
+        torch.testing.assert_close(tensor, captured[name], rtol=1e-3, atol=1e-5)
 
 
 @needs_gpu

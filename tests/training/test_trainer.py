@@ -125,6 +125,25 @@ def test_adjusted_gradients_are_the_ones_the_step_takes():
     assert not torch.equal(after["head/weight"], before["head/weight"])
 
 
+def test_the_host_may_decide_how_gradients_are_adjusted():
+    def halve(parameters):
+        for parameter in parameters.values():
+            parameter.grad.mul_(0.5)
+
+    def halve_as_told(parameters):
+        factor = torch.zeros(())
+        yield lambda: factor.fill_(0.5)
+        for parameter in parameters.values():
+            parameter.grad.mul_(factor)
+
+    ends = []
+    for adjust in (halve, halve_as_told):
+        network = children()
+        train(network, [easy_task()], QUICK, seed=0, hooks=Hooks(adjust_gradients=adjust))
+        ends.append(state_of(network))
+    assert_same(*ends)
+
+
 def test_a_proximal_hook_may_change_the_weights_after_each_step():
     network, sizes = children(), []
 

@@ -24,7 +24,7 @@ and the margin. Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -50,7 +50,7 @@ from bocl.records.events import Listener, nobody
 from bocl.seeding import seed_for
 from bocl.tasks.task import Split, Task
 from bocl.training.batches import task_to_device, to_device
-from bocl.training.hooks import Hooks
+from bocl.training.hooks import Hooks, OnHost
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
 
@@ -115,14 +115,14 @@ class GEM(SN):
             seed=self.seed,
             listen=listen,
             hooks=lambda trained: Hooks(adjust_gradients=partial(memories.steer, trained) if memories else None),
-            graphed=memories is None,  # the dual is solved on the host
         )
         draw = torch.Generator().manual_seed(seed_for(self.seed, "memory", index))
         kept = torch.randperm(len(task.train), generator=draw)[: self.settings.memories]
         self.memory.append(replace(task.train, raw=task.train.raw[kept], labels=task.train.labels[kept]))
         self.network = network
         self.seen.append(Seen.of(task))
-        shown = Effort(memories.shown) if memories else Effort()
+        steps = learned.effort.samples // min(self.recipe.batch_size, len(task.train))
+        shown = Effort(steps * sum(map(len, self.memory[:index])))
         return replace(learned, effort=learned.effort + shown)
 
     def state(self) -> State:
@@ -163,14 +163,11 @@ class Memories:
     labels  (T, M)          NO_LABEL where a task has fewer
     heads   NAME → (T, …)   of the earlier tasks, padded to the most classes; empty where one head is shared
     absent  (T, classes)    added to logits: -∞ for classes a task does not have
-    shown   samples that have passed through the network
     """
 
     def __init__(self, network: PlainNetwork, memory: Sequence[Split], margin: float) -> None:
         splits = [to_device(split, network.device) for split in memory]
         self.margin = margin
-        self.shown = 0
-        self.samples = sum(len(split) for split in splits)
         samples = [split.rows(slice(None)) for split in splits]
         self.inputs = pad_sequence([inputs for inputs, _ in samples], batch_first=True)
         self.labels = pad_sequence([labels for _, labels in samples], batch_first=True, padding_value=NO_LABEL)
@@ -205,24 +202,31 @@ class Memories:
         now = {name: tensor.detach()[0] for name, tensor in {**trained.parameters, **trained.buffers}.items()}
         shared = {name: now[name] for name in sorted(now) if self._is_shared(name)}  # sums keep their order once saved
         rest = {name: tensor for name, tensor in now.items() if name not in shared}
-        self.shown += self.samples
         found: dict[str, Tensor] = self._gradients(shared, rest, self.heads, self.inputs, self.labels, self.absent)
         return found
 
-    def steer(self, trained: Children, parameters: Mapping[str, Tensor]) -> None:
-        """Project the gradients of the shared parameters, where some memory is against them; else leave them alone."""
+    def steer(self, trained: Children, parameters: Mapping[str, Tensor]) -> Iterator[OnHost]:
+        """Project the gradients of the shared parameters, where some memory is against them; else leave them alone.
+
+        The host solves the dual in between (``Hooks``).
+        """
         memory = self.gradients(trained)
         rows = torch.cat([gradient.flatten(1) for gradient in memory.values()], dim=1)  # G (T, P)
         own = {name: _gradient(parameters[name]) for name in memory}
         g = torch.cat([gradient.flatten() for gradient in own.values()])
         both = torch.cat([rows, g[None]]).double()  # sharp enough for a Cholesky factor, also where products are tf32
-        facts = (both[:-1] @ both.T).cpu().numpy()  # (T, T + 1)
-        products, along = facts[:, :-1], facts[:, -1]
-        if not np.isfinite(facts).all() or (along >= 0).all():  # not finite: the training tells that it diverged
-            return
-        weights = torch.from_numpy(dual(products, along, self.margin)).to(g)
+        facts = both[:-1] @ both.T  # (T, T + 1)
+        weights = g.new_zeros(len(rows))  # v (T,)
+        yield partial(self.weigh, facts, weights)
         for name, gradient in own.items():
             gradient += torch.tensordot(weights, memory[name], dims=1).view_as(gradient)
+
+    def weigh(self, facts: Tensor, weights: Tensor) -> None:
+        """Set the weights v (T,), zero so far, by G Gᵀ and G g, the columns of facts (T, T + 1)."""
+        known = facts.cpu().numpy()
+        products, along = known[:, :-1], known[:, -1]
+        if np.isfinite(known).all() and (along < 0).any():  # not finite: the training tells that it diverged
+            weights.copy_(torch.from_numpy(dual(products, along, self.margin)))
 
 
 def dual(products: NDArray[Any], along: NDArray[Any], margin: float) -> NDArray[Any]:

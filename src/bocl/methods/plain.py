@@ -32,7 +32,6 @@ def fine_tune(
     seed: int,
     listen: Listener,
     hooks: Callable[[Children], Hooks] = lambda _trained: Hooks(),
-    graphed: bool = True,
 ) -> tuple[PlainNetwork, Learned]:
     """Train a copy of the network on one more task: an interrupted training leaves nothing behind.
 
@@ -43,9 +42,7 @@ def fine_tune(
     network = network.copy()
     network.add_task(task.classes, seed=seed_for(seed, "base", data.index))
     order = seed_for(seed, "order", data.index)
-    effort = train_plain(
-        network, [data], recipe, name=task.name, seed=order, listen=listen, hooks=hooks, graphed=graphed
-    )
+    effort = train_plain(network, [data], recipe, name=task.name, seed=order, listen=listen, hooks=hooks)
     return network, learned_plain(network, task, data, head=data.index, before=before, effort=effort)
 
 
@@ -58,7 +55,6 @@ def train_plain(
     seed: int,
     listen: Listener,
     hooks: Callable[[Children], Hooks] = lambda _trained: Hooks(),
-    graphed: bool = True,
 ) -> Effort:
     """Train every weight of the network on these tasks and return what that took.
 
@@ -66,7 +62,7 @@ def train_plain(
     """
     listen(RoundStarted("base", (network.graph.widths,)))
     trained = network.trainable()
-    fit = train_one(trained, tasks, recipe, name=name, seed=seed, listen=listen, hooks=hooks(trained), graphed=graphed)
+    fit = train_one(trained, tasks, recipe, name=name, seed=seed, listen=listen, hooks=hooks(trained))
     network.take(trained)
     return fit.effort
 
@@ -80,7 +76,6 @@ def train_one(
     seed: int,
     listen: Listener,
     hooks: Hooks = Hooks(),  # noqa: B008 - frozen
-    graphed: bool = True,
 ) -> Fit:
     """Train a stack of one, tell every epoch, and refuse what diverged."""
     (fit,) = train(
@@ -90,7 +85,6 @@ def train_one(
         seed=seed,
         hooks=hooks,
         on_epoch=lambda done, total: listen(EpochDone(done, total)),
-        graphed=graphed,
     )
     check_trained(fit.accuracy, name)
     return fit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from bocl.training.proximal import Proximal, take_proximal
 
 Parameters = Mapping[str, Tensor]
+OnHost = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,20 @@ class Hooks:
     proximal          called after the optimiser's step, solves for another term of the objective (``proximal.py``)
 
     A step may be captured as a CUDA graph. So hooks are tensor operations, the same in every step, and all they read is
-    on the device; a training whose hooks do more is given ``graphed=False``.
+    on the device. Where the host must have its say, ``adjust_gradients`` is a generator: it yields what the host does
+    there, and the operations before and after become a graph each.
     """
 
-    adjust_gradients: Callable[[Parameters], None] | None = None
+    adjust_gradients: Callable[[Parameters], Iterator[OnHost] | None] | None = None
     proximal: Proximal | None = None
 
-    def update(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> None:
-        """Take the optimiser's step and all that goes with it; gradients are there."""
+    def update(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> Iterator[OnHost]:
+        """Take the optimiser's step and all that goes with it, and yield what the host does meanwhile.
+
+        Gradients are there. What is yielded must be called before the next is asked for.
+        """
         if self.adjust_gradients is not None:
-            self.adjust_gradients(parameters)
+            yield from self.adjust_gradients(parameters) or ()
         optimiser.step()
         if self.proximal is not None:
             take_proximal(self.proximal, parameters, optimiser)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bocl.training.batches import DeviceTask
-from bocl.training.hooks import Hooks
+from bocl.training.hooks import Hooks, OnHost
 from bocl.training.optimisers import SGD, Adam
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
@@ -56,7 +56,8 @@ class EagerStep:
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
             losses.sum().backward()
-            self.hooks.update(self.optimiser, self.network.parameters)
+            for host_part in self.hooks.update(self.optimiser, self.network.parameters):
+                host_part()
 
     def beside_others(self) -> AbstractContextManager[None]:
         """Take steps inside; no other run goes on meanwhile."""
@@ -66,6 +67,7 @@ class EagerStep:
 class GraphedStep:
     """The same step as a CUDA graph for every task, of one network shape and these tasks' samples.
 
+    Where hooks give the host something to do within a step, the step is several graphs with the host's parts between.
     It computes on the tensors of the network it was captured with; ``load`` brings in another of the same shape.
     """
 
@@ -87,11 +89,11 @@ class GraphedStep:
         with repeatable_products(self.precision):
             self.known = {task.index: precomputed(network, task) for task in tasks}
             try:
-                self.graphs = self._capture()
+                self.parts = self._capture()
             finally:
                 self.load(before)
 
-    def _capture(self) -> dict[int, torch.cuda.CUDAGraph]:
+    def _capture(self) -> dict[int, list[OnHost]]:
         stream = _capture_stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
@@ -99,17 +101,28 @@ class GraphedStep:
                 self.optimiser.zero_grad(set_to_none=True)
                 for index in self.tasks:  # all tasks in one step: a fused optimiser begins with all tensors at once
                     self._backward(index)
-                self.hooks.update(self.optimiser, self.network.parameters)
+                for host_part in self.hooks.update(self.optimiser, self.network.parameters):
+                    host_part()
         torch.cuda.current_stream(self.device).wait_stream(stream)
-        graphs = {}
-        for index in self.tasks:
-            self.optimiser.zero_grad(set_to_none=True)
-            graphs[index] = torch.cuda.CUDAGraph()
+        return {index: self._parts(index, stream) for index in self.tasks}
+
+    def _parts(self, index: int, stream: torch.cuda.Stream) -> list[OnHost]:
+        """Capture a step on a task and return what to call to take it: graphs, and between them what the host does."""
+
+        def step() -> Iterator[OnHost]:
+            self._backward(index)
+            yield from self.hooks.update(self.optimiser, self.network.parameters)
+
+        self.optimiser.zero_grad(set_to_none=True)
+        parts: list[OnHost] = []
+        going, host_part = step(), None
+        while not parts or host_part is not None:
+            graph = torch.cuda.CUDAGraph()
             # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
-            with torch.cuda.graph(graphs[index], stream=stream, capture_error_mode="thread_local"):
-                self._backward(index)
-                self.hooks.update(self.optimiser, self.network.parameters)
-        return graphs
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                host_part = next(going, None)
+            parts += [graph.replay] if host_part is None else [graph.replay, host_part]
+        return parts
 
     def _backward(self, index: int) -> None:
         losses = batch_losses(self.network, self.tasks[index], self.batches[index], self.precision, self.known[index])
@@ -133,7 +146,8 @@ class GraphedStep:
             self.rate.fill_(rate)
             self._last_rate = rate
         self.batches[task.index].copy_(batch)
-        self.graphs[task.index].replay()
+        for part in self.parts[task.index]:
+            part()
 
     @contextmanager
     def beside_others(self) -> Iterator[None]:
