@@ -20,22 +20,23 @@ check: $(READY)  ## lint, format, types, import order
 STUDIES := $(addprefix paper/,systems search attention warm-start price equal-size front)
 WORKERS ?= 1
 ifdef QUICK
-REPLICATE := --on digits --seeds 0 --set stream.tasks=3 --set recipe.epochs=10 --device cpu --out runs/quick --records runs/quick-records
-PAGE := runs/quick-records -o runs/quick.html
-else
-REPLICATE := --out runs/paper --records results/paper
-PAGE := results/paper -o results/paper/report.html --assets runs/figures
+RECORDS := runs/quick
+REPLICATE := --on digits --seeds 0 --set stream.tasks=3 --set recipe.epochs=10 --device cpu
 endif
+RECORDS ?= results/paper
+REPLICATE += --out runs/$(notdir $(RECORDS))-runs --records $(RECORDS)
 
-replicate: $(READY)  ## what is missing of the paper's evaluation, and a page of it: a GPU, WORKERS=16, hours; QUICK=1: on digits, minutes
+replicate: $(READY)  ## what RECORDS lacks of the paper's evaluation, and a page of it: a GPU, WORKERS=16, hours; QUICK=1: on digits, minutes
 	$(BIN)/bocl study $(STUDIES) $(REPLICATE) --workers $(WORKERS)
 	$(BIN)/bocl study paper/time $(REPLICATE)
 	$(MAKE) page
 
 page: $(READY)  ## that page, its figures and every table of the READMEs, from the records alone
+ifneq ($(RECORDS),results/paper)
+	$(BIN)/bocl report $(RECORDS) -o $(RECORDS)/report.html
+else
 	rm -rf runs/figures
-	$(BIN)/bocl report $(PAGE)
-ifndef QUICK
+	$(BIN)/bocl report $(RECORDS) -o $(RECORDS)/report.html --assets runs/figures
 	rm -rf results/paper/figures && mkdir results/paper/figures
 	cp runs/figures/figure-*.svg runs/figures/attention-*.svg results/paper/figures/
 	$(BIN)/python results/tables.py --write
