@@ -102,6 +102,14 @@ def test_an_evaluation_has_every_figure_and_claim():
     assert "What the search believed in the end" in words
 
 
+def test_settings_that_do_not_stand_for_their_system_are_folded():
+    html = page([a_run(), a_run(reward__alpha=0.2, accuracy=0.5), a_run("sn")])
+    shown, _, folded = html.partition("<summary>1 other setting</summary>")
+    assert "alpha 0.2" not in shown
+    assert "alpha 0.2" in folded.partition("</details>")[0]
+    assert "other setting" not in page([a_run(), a_run("sn")])
+
+
 def test_shared_runs_are_said_to_tell_no_time():
     def words(*runs):
         return " ".join(read(page(runs)).text)

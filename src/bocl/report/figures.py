@@ -181,10 +181,12 @@ def attention_ablation(stream: Stream) -> Bars:
 
 
 def comparison(stream: Stream) -> Table:
-    """Every system and setting side by side, as text: mean ± sd over seeds."""
+    """Every system side by side, as text: mean ± sd over seeds; below them their other settings."""
+    settings = [(system, setting) for system in stream.systems for setting in system.settings]
+    settings.sort(key=lambda entry: entry[1] is not entry[0].headline)
     rows = [
         (
-            named(system, setting) + (" *" if setting.label and setting is system.headline else ""),
+            named(system, setting),
             str(len(setting.runs)),
             _cell(setting, "accuracy", _hundredths, _hundredths),
             _cell(setting, "backward_transfer", points, _hundredths),
@@ -195,8 +197,7 @@ def comparison(stream: Stream) -> Table:
             millions(setting.spread("samples").mean),
             _time(setting),
         )
-        for system in stream.systems
-        for setting in system.settings
+        for system, setting in settings
     ]
     header = (
         "system",
@@ -210,7 +211,7 @@ def comparison(stream: Stream) -> Table:
         "samples",
         "time",
     )
-    return Table(f"comparison-{stream.slug}", header, tuple(rows))
+    return Table(f"comparison-{stream.slug}", header, tuple(rows), shown=len(stream.systems))
 
 
 def times(stream: Stream) -> Table:

@@ -116,7 +116,11 @@ def _section(section: Section) -> str:
     for heading, table in section.tables:
         if table.rows:
             parts.append(f"<h3>{escape(heading)}</h3>" if heading else "")
-            parts.append(_table(table.header, [[_cell(cell) for cell in row] for row in table.rows], section.key))
+            rows = [[_cell(cell) for cell in row] for row in table.rows]
+            parts.append(_table(table.header, rows[: table.shown], section.key))
+            if others := rows[len(rows) if table.shown is None else table.shown :]:
+                folded = _table(table.header, others, section.key)
+                parts.append(f"<details><summary>{counted(len(others), 'other setting')}</summary>{folded}</details>")
     if section.findings:
         parts.append(_findings(section.findings))
     return "".join([*parts, "</section>"])

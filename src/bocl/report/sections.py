@@ -103,7 +103,7 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
             "BWT is the mean change since each task was learnt; parameters are all that is stored, heads and attention "
             "included; kept beside them are numbers that later tasks are learnt with, such as old samples. "
             + _who(compared)
-            + _asterisk(compared)
+            + _settings(compared)
             + "Time is wall-clock, of the runs that had their device to themselves, on the machine most runs were made "
             "on; “shared” marks those that had one together: their time is no one’s own.",
             tables=tables,
@@ -199,13 +199,13 @@ def _who(streams: Sequence[Stream]) -> str:
     return "Of the systems, " + "; ".join(f"“{name}” {_WHO[name]}" for name in told) + ". " if told else ""
 
 
-def _asterisk(streams: Sequence[Stream]) -> str:
+def _settings(streams: Sequence[Stream]) -> str:
     if not any(len(system.settings) > 1 for stream in streams for system in stream.systems):
         return ""
     return (
-        "Of a system run with several settings, one stands for it in the figures below: the one its study calls by the "
-        "method’s name, here without settings, the others by what they change; else the one with the highest "
-        "validation accuracy, marked by an asterisk. "
+        "Of a system run with several settings, the one its study calls by the method’s name stands here and in the "
+        "figures below, else the one with the highest validation accuracy; the others, named by what they change, are "
+        "folded. "
     )
 
 
