@@ -17,26 +17,27 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
 
-STUDIES := $(addprefix paper/,systems search attention warm-start price equal-size front)
+STUDIES := $(addprefix paper/,systems search attention warm-start price equal-size front more-seeds)
+TIMED := $(addprefix paper/,time time-spread)
+OURS := results/paper
 WORKERS ?= 1
 ifdef QUICK
-RECORDS := runs/quick
+RECORDS ?= runs/quick
 REPLICATE := --on digits --seeds 0 --set stream.tasks=3 --set recipe.epochs=10 --device cpu
 endif
-RECORDS ?= results/paper
-REPLICATE += --out runs/$(notdir $(RECORDS))-runs --records $(RECORDS)
+RECORDS ?= $(OURS)
+KEPT := $(patsubst ./%,%,$(RECORDS:/=))
+REPLICATE += --out runs/of-$(subst /,-,$(KEPT)) --records $(KEPT)
 
-replicate: $(READY)  ## what RECORDS lacks of the paper's evaluation, and a page of it: a GPU, WORKERS=16, hours; QUICK=1: on digits, minutes
+replicate: $(READY)  ## what the folder RECORDS lacks of the paper's evaluation, and a page of it: a GPU, WORKERS=16, hours; QUICK=1: on digits, minutes
 	$(BIN)/bocl study $(STUDIES) $(REPLICATE) --workers $(WORKERS)
-	$(BIN)/bocl study paper/time $(REPLICATE)
+	$(BIN)/bocl study $(TIMED) $(REPLICATE)
 	$(MAKE) page
 
-page: $(READY)  ## that page, its figures and every table of the READMEs, from the records alone
-ifneq ($(RECORDS),results/paper)
-	$(BIN)/bocl report $(RECORDS) -o $(RECORDS)/report.html
-else
+page: $(READY)  ## that page; of our own records also its figures and every table of the READMEs
 	rm -rf runs/figures
-	$(BIN)/bocl report $(RECORDS) -o $(RECORDS)/report.html --assets runs/figures
+	$(BIN)/bocl report $(KEPT) -o $(KEPT)/report.html $(if $(filter $(OURS),$(KEPT)),--assets runs/figures)
+ifeq ($(KEPT),$(OURS))
 	rm -rf results/paper/figures && mkdir results/paper/figures
 	cp runs/figures/figure-*.svg runs/figures/attention-*.svg results/paper/figures/
 	$(BIN)/python results/tables.py --write

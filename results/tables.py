@@ -22,7 +22,7 @@ from bocl.checks import counted
 from bocl.records.relevant import METHODS
 from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
 from bocl.records.wording import points
-from bocl.report.figures import percent_with_sd
+from bocl.report.figures import main_systems, percent_with_sd
 from bocl.report.figures import times as of_time
 from bocl.report.findings import Finding, findings, reductions
 from bocl.report.systems import Setting, Stream, arrange
@@ -146,9 +146,9 @@ def paper() -> list[Stream]:
 
 
 def systems() -> str:
-    """Every system's headline: the setting that stands for it."""
+    """The headline of every system that figures show: the setting that stands for it."""
     streams = paper()
-    methods = {system.name: system.method for stream in streams for system in stream.systems}
+    methods = {system.name: system.method for stream in streams for system in main_systems(stream)}
     names = sorted(methods, key=lambda name: METHODS.index(methods[name]))  # those of one method stay in order
     lines = [f"| | {' | '.join(f'`{stream.name}`' for stream in streams)} |", "|---|" + "---|" * len(streams)]
     for name in names:

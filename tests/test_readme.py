@@ -10,6 +10,7 @@ import pytest
 
 from bocl.experiment.config import load_config, presets
 from bocl.experiment.grid import METHOD_NAMES
+from bocl.experiment.study import jobs, load_study, studies
 from bocl.records.summary import summarise_all
 from bocl.report.layout import draw
 from bocl.report.page import page
@@ -19,6 +20,7 @@ from bocl.report.systems import arrange
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RECORDS = ROOT / "results" / "paper"
 
 
 def test_every_table_is_what_the_records_say():
@@ -30,10 +32,26 @@ def test_every_table_is_what_the_records_say():
         assert f"<!-- {name} -->" in "".join(texts)
 
 
+def test_the_records_are_those_of_the_studies():
+    every = [load_study(name) for name in studies()]
+    made = {f"{job.preset}/{job.name}-seed-{job.seed}" for job in jobs(every)}
+    kept = {str(path.relative_to(RECORDS).with_suffix("")) for path in RECORDS.glob("*/*.jsonl")}
+    assert kept == made
+    assert jobs(every, seeds=[0])  # a run of one name is the same in all of them
+
+
+def test_make_replicate_makes_every_study():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    together = re.search(r"^STUDIES := .*paper/,(.*)\)$", makefile, re.MULTILINE)[1].split()
+    alone = re.search(r"^TIMED := .*paper/,(.*)\)$", makefile, re.MULTILINE)[1].split()
+    assert {f"paper/{name}" for name in (*together, *alone)} == set(studies())
+    assert all(load_study(f"paper/{name}").alone == (name in alone) for name in (*together, *alone))
+
+
 def test_the_page_and_its_figures_are_what_the_records_say(monkeypatch):
     monkeypatch.chdir(ROOT)
     runs = summarise_all(["results/paper"])
-    kept = Path("results/paper")
+    kept = RECORDS
     stale = page(runs) != (kept / "report.html").read_text(encoding="utf-8")  # megabytes, which pytest would compare
     assert not stale, "run `make page`"
     charts = {

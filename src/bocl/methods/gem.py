@@ -50,7 +50,7 @@ from bocl.records.events import Listener, nobody
 from bocl.seeding import seed_for
 from bocl.tasks.task import Split, Task
 from bocl.training.batches import task_to_device, to_device
-from bocl.training.hooks import Hooks, OnHost
+from bocl.training.hooks import Hooks, Part
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
 
@@ -205,10 +205,11 @@ class Memories:
         found: dict[str, Tensor] = self._gradients(shared, rest, self.heads, self.inputs, self.labels, self.absent)
         return found
 
-    def steer(self, trained: Children, parameters: Mapping[str, Tensor]) -> Iterator[OnHost]:
+    def steer(self, trained: Children, parameters: Mapping[str, Tensor]) -> Iterator[Part]:
         """Project the gradients of the shared parameters, where some memory is against them; else leave them alone.
 
-        The host solves the dual in between (``Hooks``).
+        The host solves the dual in between (``Hooks``). Numbers that are not finite stay so, be they the batch's or a
+        memory's, and the training tells that it diverged.
         """
         memory = self.gradients(trained)
         rows = torch.cat([gradient.flatten(1) for gradient in memory.values()], dim=1)  # G (T, P)
@@ -222,10 +223,10 @@ class Memories:
             gradient += torch.tensordot(weights, memory[name], dims=1).view_as(gradient)
 
     def weigh(self, facts: Tensor, weights: Tensor) -> None:
-        """Set the weights v (T,), zero so far, by G Gᵀ and G g, the columns of facts (T, T + 1)."""
+        """Set the weights v (T,) by G Gᵀ and G g, the columns of facts (T, T + 1); they stay 0 if none is against g."""
         known = facts.cpu().numpy()
         products, along = known[:, :-1], known[:, -1]
-        if np.isfinite(known).all() and (along < 0).any():  # not finite: the training tells that it diverged
+        if np.isfinite(known).all() and (along < 0).any():
             weights.copy_(torch.from_numpy(dual(products, along, self.margin)))
 
 

@@ -44,6 +44,8 @@ def _files(runs: Sequence[RunSummary]) -> Iterator[tuple[str, bytes]]:
                 yield from _chart_files(chart)
         for _, table in section.tables:
             yield from _table_files(table)
+            if table.others:
+                yield from _table_files(Table(f"{table.name}-other-settings", table.header, table.others))
         if section.findings:
             header = ("claim", "stream", "where", "paper", "ours", "verdict", "margin")
             rows = [

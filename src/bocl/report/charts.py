@@ -18,14 +18,14 @@ Cell = str | float | int | None
 class Table:
     """Rows under a header; a number is a number, and a cell nobody measured is None.
 
-    name   of its files
-    shown  rows that stand for their system; those after them, of its other settings, are folded on the page
+    name    of its files
+    others  rows of settings that do not stand for their system, folded on the page
     """
 
     name: str
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    shown: int | None = None
+    others: tuple[tuple[Cell, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,16 @@ _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 def accuracy_bars(stream: Stream) -> Bars:
     """Figure 2 (a): average test accuracy over all tasks at the end."""
-    rows = [_bar(system, system.headline, "accuracy", lambda value: f"{100 * value:.2f}") for system in _main(stream)]
+    rows = [
+        _bar(system, system.headline, "accuracy", lambda value: f"{100 * value:.2f}") for system in main_systems(stream)
+    ]
     axis = by_errors(ACCURACY, [row.value for row in rows])
     return Bars(f"figure-2a-{stream.slug}", "(a) accuracy", axis, tuple(rows), from_zero=False)
 
 
 def parameter_bars(stream: Stream) -> Bars:
     """Figure 2 (b): parameters stored at the end: weights, heads and attention."""
-    rows = [_bar(system, system.headline, "parameters", short_count) for system in _main(stream)]
+    rows = [_bar(system, system.headline, "parameters", short_count) for system in main_systems(stream)]
     return _counts(f"figure-2b-{stream.slug}", "(b) parameters", "parameters stored", rows)
 
 
@@ -43,13 +45,13 @@ def cost_bars(stream: Stream) -> Bars:
     found = time_bars(stream)
     if found.rows:
         return found
-    rows = [_bar(system, system.headline, "samples", short_count) for system in _main(stream)]
+    rows = [_bar(system, system.headline, "samples", short_count) for system in main_systems(stream)]
     return _counts(f"figure-2c-{stream.slug}", "(c) samples trained, not time", "training samples shown", rows)
 
 
 def time_bars(stream: Stream) -> Bars:
     """Figure 2 (c): wall-clock time of learning all tasks, of runs that had their device to themselves."""
-    timed = [(system, system.headline.time) for system in _main(stream)]
+    timed = [(system, system.headline.time) for system in main_systems(stream)]
     longest = max((time.mean for _, time in timed if time), default=0.0)
     _, scale, unit = next(entry for entry in _SCALES if longest >= entry[0])
     rows = []
@@ -73,7 +75,7 @@ def time_bars(stream: Stream) -> Bars:
 def accuracy_against_parameters(stream: Stream) -> Plot:
     """Figure 3: one mark for each setting; a line joins those of one system that are on its front."""
     series = []
-    for system in _main(stream):
+    for system in main_systems(stream):
         found = []
         for setting in system.settings:
             accuracy, size = setting.spread("accuracy"), setting.spread("parameters")
@@ -97,7 +99,7 @@ def accuracy_against_parameters(stream: Stream) -> Plot:
 def first_task(stream: Stream) -> Plot:
     """Figure 4: test accuracy on task 1 after each task."""
     series = []
-    for system in _main(stream):
+    for system in main_systems(stream):
         rows = [[row[0] for row in run.matrix] for run in system.headline.runs]
         spreads = [Spread.of(column) for column in zip(*rows, strict=True)]
         found = [
@@ -181,11 +183,10 @@ def attention_ablation(stream: Stream) -> Bars:
 
 
 def comparison(stream: Stream) -> Table:
-    """Every system side by side, as text: mean ± sd over seeds; below them their other settings."""
-    settings = [(system, setting) for system in stream.systems for setting in system.settings]
-    settings.sort(key=lambda entry: entry[1] is not entry[0].headline)
-    rows = [
-        (
+    """Every system side by side, as text, mean ± sd over seeds, and its other settings."""
+
+    def row(system: System, setting: Setting) -> tuple[str, ...]:
+        return (
             named(system, setting),
             str(len(setting.runs)),
             _cell(setting, "accuracy", _hundredths, _hundredths),
@@ -197,8 +198,7 @@ def comparison(stream: Stream) -> Table:
             millions(setting.spread("samples").mean),
             _time(setting),
         )
-        for system, setting in settings
-    ]
+
     header = (
         "system",
         "seeds",
@@ -211,7 +211,13 @@ def comparison(stream: Stream) -> Table:
         "samples",
         "time",
     )
-    return Table(f"comparison-{stream.slug}", header, tuple(rows), shown=len(stream.systems))
+    settings = [(system, setting) for system in stream.systems for setting in system.settings]
+    return Table(
+        f"comparison-{stream.slug}",
+        header,
+        rows=tuple(row(system, system.headline) for system in stream.systems),
+        others=tuple(row(system, setting) for system, setting in settings if setting is not system.headline),
+    )
 
 
 def times(stream: Stream) -> Table:
@@ -242,7 +248,7 @@ def _time(setting: Setting) -> str:
     return f"{duration(setting.spread('seconds').mean)} (shared)" if any(map(shared, setting.runs)) else ""
 
 
-def _main(stream: Stream) -> list[System]:
+def main_systems(stream: Stream) -> list[System]:
     """Return every method as it is, BOCL with the paper's search, RCL as released; others have figures of their own.
 
     Of a method that was run as a variant alone, the first stands for it, under its own name.

@@ -116,11 +116,10 @@ def _section(section: Section) -> str:
     for heading, table in section.tables:
         if table.rows:
             parts.append(f"<h3>{escape(heading)}</h3>" if heading else "")
-            rows = [[_cell(cell) for cell in row] for row in table.rows]
-            parts.append(_table(table.header, rows[: table.shown], section.key))
-            if others := rows[len(rows) if table.shown is None else table.shown :]:
-                folded = _table(table.header, others, section.key)
-                parts.append(f"<details><summary>{counted(len(others), 'other setting')}</summary>{folded}</details>")
+            parts.append(_table(table.header, _cells(table.rows), section.key))
+        if table.others:
+            folded = _table(table.header, _cells(table.others), section.key)
+            parts.append(f"<details><summary>{counted(len(table.others), 'other setting')}</summary>{folded}</details>")
     if section.findings:
         parts.append(_findings(section.findings))
     return "".join([*parts, "</section>"])
@@ -271,5 +270,5 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "")
     return f'<div class="scroll{named}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _cell(value: object) -> str:
-    return escape("" if value is None else str(value))
+def _cells(rows: Iterable[Iterable[object]]) -> list[list[str]]:
+    return [["" if cell is None else escape(str(cell)) for cell in row] for row in rows]

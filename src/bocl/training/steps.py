@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bocl.training.batches import DeviceTask
-from bocl.training.hooks import Hooks, OnHost
+from bocl.training.hooks import Hooks, Part
 from bocl.training.optimisers import SGD, Adam
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
@@ -40,12 +40,12 @@ class EagerStep:
         self.precision = recipe.precision
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
-        self._parts: dict[int, Tensor | None] = {}  # of each task, made when it is first met
+        self.known: dict[int, Tensor | None] = {}  # of each task, made when it is first met
 
     def _known(self, task: DeviceTask) -> Tensor | None:
-        if task.index not in self._parts:
-            self._parts[task.index] = precomputed(self.network, task)
-        return self._parts[task.index]
+        if task.index not in self.known:
+            self.known[task.index] = precomputed(self.network, task)
+        return self.known[task.index]
 
     def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
@@ -56,8 +56,7 @@ class EagerStep:
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
             losses.sum().backward()
-            for host_part in self.hooks.update(self.optimiser, self.network.parameters):
-                host_part()
+            self.hooks.update(self.optimiser, self.network.parameters)
 
     def beside_others(self) -> AbstractContextManager[None]:
         """Take steps inside; no other run goes on meanwhile."""
@@ -93,7 +92,7 @@ class GraphedStep:
             finally:
                 self.load(before)
 
-    def _capture(self) -> dict[int, list[OnHost]]:
+    def _capture(self) -> dict[int, list[Part]]:
         stream = _capture_stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
@@ -101,28 +100,31 @@ class GraphedStep:
                 self.optimiser.zero_grad(set_to_none=True)
                 for index in self.tasks:  # all tasks in one step: a fused optimiser begins with all tensors at once
                     self._backward(index)
-                for host_part in self.hooks.update(self.optimiser, self.network.parameters):
-                    host_part()
+                self.hooks.update(self.optimiser, self.network.parameters)
         torch.cuda.current_stream(self.device).wait_stream(stream)
-        return {index: self._parts(index, stream) for index in self.tasks}
+        return {index: self._capture_step(index, stream) for index in self.tasks}
 
-    def _parts(self, index: int, stream: torch.cuda.Stream) -> list[OnHost]:
-        """Capture a step on a task and return what to call to take it: graphs, and between them what the host does."""
+    def _capture_step(self, index: int, stream: torch.cuda.Stream) -> list[Part]:
+        """Return what to call to take a step on a task: graphs, and between them what the host does.
 
-        def step() -> Iterator[OnHost]:
+        Each graph has memory of its own, so that what one leaves for the next is not written over.
+        """
+
+        def step() -> Iterator[Part]:
             self._backward(index)
-            yield from self.hooks.update(self.optimiser, self.network.parameters)
+            yield from self.hooks.parts_of_update(self.optimiser, self.network.parameters)
 
         self.optimiser.zero_grad(set_to_none=True)
-        parts: list[OnHost] = []
-        going, host_part = step(), None
-        while not parts or host_part is not None:
+        going, parts = step(), []
+        while True:
             graph = torch.cuda.CUDAGraph()
             # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 host_part = next(going, None)
-            parts += [graph.replay] if host_part is None else [graph.replay, host_part]
-        return parts
+            parts.append(graph.replay)
+            if host_part is None:
+                return parts
+            parts.append(host_part)
 
     def _backward(self, index: int) -> None:
         losses = batch_losses(self.network, self.tasks[index], self.batches[index], self.precision, self.known[index])

@@ -1,9 +1,9 @@
 """Runs side by side on one GPU: threads of one process, each with its own stream, that take turns.
 
-Replaying a captured step touches nothing but the run's own memory, and it is most of a run; there the GPU works for
-all of them at once. Everything else has state that belongs to the process (PyTorch's allocator while a step is
-captured, its precision switch, random numbers, a library's settings), so only the run whose turn it is does it.
-Then no run can tell whether it is alone.
+Replaying a captured step, and what the host does within one, touches nothing but the run's own memory, and it is most
+of a run; there the GPU works for all of them at once. Everything else has state that belongs to the process (PyTorch's
+allocator while a step is captured, its precision switch, random numbers, a library's settings), so only the run whose
+turn it is does it. Then no run can tell whether it is alone.
 """
 
 from __future__ import annotations
