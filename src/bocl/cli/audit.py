@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def audit_command(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of grids of runs.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs.")],
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
     accuracy: Annotated[bool, typer.Option(help="Measure test accuracy anew; this needs the data.")] = True,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",

@@ -9,7 +9,7 @@ import typer
 
 
 def memory_command(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of grids of runs.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("memory.json"),
 ) -> None:
     """Write every trial of runs to a file that another run starts from: `bocl run … --set memory=FILE`."""

@@ -12,7 +12,8 @@ import typer
 
 def report_command(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Folders of runs or of grids of runs, or journals kept alone.")
+        list[str],
+        typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs, or journals kept alone."),
     ],
     out: Annotated[str, typer.Option("-o", "--out", help="The page to write.")] = "report.html",
     assets: Annotated[

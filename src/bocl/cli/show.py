@@ -9,7 +9,7 @@ import typer
 
 
 def show_command(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of grids of runs.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs.")],
     task: Annotated[int | None, typer.Option(help="Show the trials of this task, numbered from 1.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:

@@ -13,20 +13,22 @@ def study_command(
     sources: Annotated[
         list[str], typer.Argument(metavar="STUDY…", help="Studies by name (`bocl list`), or .toml files.")
     ],
-    out: Annotated[str, typer.Option("--out", "-o", help="Folder of the runs; finished ones stay.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Work folder of the runs, where they go on.")],
     on: Annotated[
         str | None,
         typer.Option(
             help="Presets instead of a study's, separated by commas; a run that names its own keeps to those."
         ),
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Only these of their runs, separated by commas.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only runs of these names, separated by commas.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of a study's, separated by commas.")] = None,
     overrides: Overrides = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes at once; times are then not each run's own.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes at once; 1 where a study is about time.")] = 1,
     records: Annotated[
         str | None,
-        typer.Option(help="Folder that gets the journals of finished runs; those in it are not made again."),
+        typer.Option(
+            help="Folder that keeps the journals of finished runs; one in it, of the same settings, is not made again."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
