@@ -175,14 +175,16 @@ def _told(finding: Finding) -> str:
     return f"**{finding.verdict}**: {finding.ours}; paper {finding.paper}"
 
 
-def _size(runs: Sequence[RunSummary]) -> str:
-    stored = fmean(run.figures()["parameters"] for run in runs)
-    return f"{stored / 1e6:.2f} M" if stored >= 1e6 else f"{stored / 1e3:.0f} k"
+def _size(runs: Sequence[RunSummary], *, with_sd: bool = False) -> str:
+    sizes = [run.figures()["parameters"] for run in runs]
+    unit, letter, digits = (1e6, "M", 2) if fmean(sizes) >= 1e6 else (1e3, "k", 0)
+    spread = f" ± {stdev(sizes) / unit:.{digits}f}" if with_sd and len(set(sizes)) > 1 else ""
+    return f"{fmean(sizes) / unit:.{digits}f}{spread} {letter}"
 
 
 def _headline(setting: Setting) -> str:
     fewer = "" if len(setting.runs) == SEEDS else f" ({counted(len(setting.runs), 'seed')})"
-    return f"{percent_with_sd(setting.spread('accuracy'))}, {_size(setting.runs)}{fewer}"
+    return f"{percent_with_sd(setting.spread('accuracy'))}, {_size(setting.runs, with_sd=True)}{fewer}"
 
 
 def paired() -> str:

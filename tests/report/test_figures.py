@@ -74,7 +74,7 @@ def test_times_of_repeats_alone_on_the_device_count_children_together_and_one_by
         a_run("sn", seconds=5.0),
         a_run("ewc", seconds=70.0, at_once=16),
     )
-    assert times(stream).rows == (("bocl", "25.0 s", "80 s", "1 k", "2 and 1"), ("sn", "5.0 s", "", "1 k", "1"))
+    assert times(stream).rows == (("bocl", "25.0 s", "80 s", "1 k and 1 k", "2 and 1"), ("sn", "5.0 s", "", "1 k", "1"))
     assert [(row.label, row.value) for row in time_bars(stream).rows] == [("bocl", 25.0), ("sn", 5.0)]
 
 

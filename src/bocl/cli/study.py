@@ -17,7 +17,7 @@ def study_command(
     on: Annotated[
         str | None,
         typer.Option(
-            help="Presets instead of a study's, separated by commas; a run that names its own keeps to those."
+            help="Presets instead of a study's, separated by commas; a run that names only others is left out."
         ),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Only runs of these names, separated by commas.")] = None,

@@ -227,14 +227,15 @@ def times(stream: Stream) -> Table:
         for setting in system.settings:
             together, apart = setting.time, seconds(setting.one_by_one)
             if together or apart:
-                shown = [run.figures()["samples"] for run in setting.timed or setting.one_by_one]
+                groups = [runs for runs in (setting.timed, setting.one_by_one) if runs]
+                shown = [fmean(run.figures()["samples"] for run in runs) for runs in groups]
                 rows.append(
                     (
                         named(system, setting),
                         duration(together.mean) if together else "",
                         duration(apart.mean) if apart else "",
-                        millions(fmean(shown)),
-                        " and ".join(str(len(runs)) for runs in (setting.timed, setting.one_by_one) if runs),
+                        " and ".join(map(millions, shown)),
+                        " and ".join(str(len(runs)) for runs in groups),
                     )
                 )
     header = ("system", "time", "with children one by one", "samples", "runs")
