@@ -101,7 +101,11 @@ def _scoreboard(compared: Sequence[Section]) -> str:
         score = f"<b class=met>{met}</b> met, <b class=missed>{missed}</b> missed" + (f", {rest} open" if rest else "")
         title = escape(section.title.partition(":")[0])
         entries.append(f"<li>{f'<a href=#{section.key}>{title}</a>' if section.filled else title} {score}</li>")
-    return f"<section id=claims><h2>The paper’s claims</h2><ul class=score>{''.join(entries)}</ul></section>"
+    return (
+        "<section id=claims><h2>The paper’s claims</h2><p class=caption>Met where our mean is at least what the paper "
+        "says, noise not weighed; BOCL has its own search and prices unless the paper’s are named.</p>"
+        f"<ul class=score>{''.join(entries)}</ul></section>"
+    )
 
 
 def _section(section: Section) -> str:
