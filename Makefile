@@ -38,8 +38,8 @@ page: $(READY)  ## that page; of our own records also its figures and every tabl
 	rm -rf runs/figures
 	$(BIN)/bocl report $(KEPT) -o $(KEPT)/report.html $(if $(filter $(OURS),$(KEPT)),--assets runs/figures)
 ifeq ($(KEPT),$(OURS))
-	rm -rf results/paper/figures && mkdir results/paper/figures
-	cp runs/figures/figure-*.svg runs/figures/attention-*.svg results/paper/figures/
+	rm -rf $(OURS)/figures && mkdir $(OURS)/figures
+	cp runs/figures/figure-*.svg runs/figures/attention-*.svg $(OURS)/figures/
 	$(BIN)/python results/tables.py --write
 endif
 
