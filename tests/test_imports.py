@@ -22,7 +22,7 @@ import bocl.errors
 
 SOURCE = Path(bocl.errors.__file__).parent
 
-GROUND = {"errors", "checks", "seeding", "settings", "version"}
+GROUND = {"errors", "checks", "method_table", "seeding", "settings", "version"}
 LEARNING = {"tasks", "networks", "training"}
 BELOW_METHODS = GROUND | LEARNING | {"records", "search"}
 BELOW_CLI = BELOW_METHODS | {"methods", "experiment", "report", "presets", "benchmarks"}
@@ -31,6 +31,7 @@ BELOW_CLI = BELOW_METHODS | {"methods", "experiment", "report", "presets", "benc
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "checks": {"errors"},
+    "method_table": set(),
     "seeding": {"errors"},
     "settings": {"errors"},
     "version": set(),
@@ -50,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # Rooms that run where no torch is: a report is made from records alone.
-WITHOUT_TORCH = {"errors", "checks", "seeding", "settings", "version", "records", "report"}
+WITHOUT_TORCH = {"errors", "checks", "method_table", "seeding", "settings", "version", "records", "report"}
 TORCH = {"torch", "botorch", "gpytorch", "linear_operator", "safetensors.torch"}
 
 
