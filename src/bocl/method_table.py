@@ -45,7 +45,7 @@ class MethodEntry:
         return getattr(import_module(self.home), self.settings) if self.settings else None
 
 
-# Colours follow Okabe and Ito, whose palette people with any kind of colour blindness can tell apart; controls are greys.
+# Colours follow Okabe and Ito: people with any kind of colour blindness can tell them apart. Controls are greys.
 METHODS: dict[str, MethodEntry] = {
     entry.name: entry
     for entry in (
@@ -55,7 +55,7 @@ METHODS: dict[str, MethodEntry] = {
             "BOCL",
             ("#d55e00", "#f28a3c"),
             "circle",
-            reads=("growth.", "search.", "reward.", "goal.", "memory"),
+            reads=("growth.", "search.", "reward.", "goal.", "prior_trials"),
             searches=True,
         ),
         MethodEntry(
@@ -65,7 +65,14 @@ METHODS: dict[str, MethodEntry] = {
             ("#0072b2", "#4fa8e0"),
             "square",
             settings="RCLSettings",
-            reads=("growth.wiring", "search.bounds", "search.memory_gb", "reward.alpha", "goal."),
+            reads=(
+                "growth.wiring",
+                "search.bounds",
+                "search.memory_gb",
+                "search.children_at_once",
+                "reward.alpha",
+                "goal.",
+            ),
             searches=True,
         ),
         MethodEntry("den", "bocl.methods.den", "DEN", ("#009e73", "#2fc79a"), "diamond", settings="DENSettings"),

@@ -20,7 +20,7 @@ from bocl.methods.registry import METHODS
 from bocl.methods.saving import load
 from bocl.methods.sn import SN
 from bocl.records.events import nobody
-from bocl.records.experience_file import fingerprint, memory_of, write_memory
+from bocl.records.prior_trials import fingerprint, memory_of, write_memory
 from bocl.records.journal import BEGINNING, encode, read
 from bocl.records.summary import JOURNAL, summarise
 from bocl.tasks.permuted import PermutedStream

@@ -22,21 +22,19 @@ from bocl.errors import ConfigError
 from bocl.experiment.build import build_network, build_stream
 from bocl.experiment.config import Config, load_config
 from bocl.experiment.store import machine, versions
-from bocl.methods.checks import check_trained
-from bocl.methods.expand import growth_cost, train_base
-from bocl.methods.growing import score
-from bocl.methods.rounds import TrainedChild, padding, train_round
+from bocl.methods.expand import growth_cost
+from bocl.methods.failures import check_trained
+from bocl.methods.rounds import LocalTrainer, Round, RoundMaker, TrainedChild, padding
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import count_all
-from bocl.records.events import nobody
 from bocl.search.improvement import spread_points
 from bocl.seeding import seed_for
 from bocl.tasks.partition import stratified_rows
 from bocl.tasks.task import Split, Task
 from bocl.training.batches import DeviceTask, task_to_device, to_device
 from bocl.training.device import resolve_device
-from bocl.training.steps import StepCache
+from bocl.training.evaluation import accuracy
 
 JUDGED_SHARE = 0.2  # of the training part; as many as the validation samples at least
 ROUND = 64  # children trained together; search.memory_gb may make them fewer
@@ -82,20 +80,19 @@ def make_table(
         task, judging = _cut(stream[index], seed_for(config.seed, "judging", index))
         shown = task_to_device(task, index, network.device)
         if index == 0:
-            base = train_base(
-                network, shown, classes=task.classes, recipe=config.recipe, seed=config.seed, listen=nobody
-            )
+            rounds = RoundMaker(index, task.classes, config.recipe, config.seed)
+            (base,) = LocalTrainer()(rounds.base(graph.widths), network, shown)
             network.commit(base.growth)
             continue
         points = _points(config, network, index, widths)
         if index > len(table.tasks):
-            judge = DeviceTask(index, shown.train, to_device(judging, network.device))
+            judge = replace(shown, validation=to_device(judging, network.device))
             made = _tabulate(config, network, task, shown, judge, points, seeds=seeds)
             table = replace(table, tasks=(*table.tasks, made))
             tell(table)
         if index < tasks:
             places = [points.index(_best(table.tasks[index - 1], config.reward.alpha))]
-            (child,) = _train(config, network, shown, points, places, classes=task.classes, seed=0)
+            (child,) = _train(config, network, shown, points, places, LocalTrainer(), seed=0)
             check_trained(child.fit.accuracy, task.name, child.failure)
             network.commit(child.growth)
     return table
@@ -150,15 +147,16 @@ def _tabulate(
     bounds = config.search.bounds_for(len(network.graph.groups))
     cost = growth_cost(network, task.classes, config.reward)
     rows = np.array(points, dtype=np.int64)
-    cache = StepCache()
+    trainer = LocalTrainer()
     seen, judged = np.zeros((len(points), seeds)), np.zeros((len(points), seeds))
     for seed in range(seeds):
         for start in range(0, len(points), ROUND):
             places = range(start, min(start + ROUND, len(points)))
-            children = _train(config, network, shown, points, places, classes=task.classes, seed=seed, cache=cache)
+            children = _train(config, network, shown, points, places, trainer, seed=seed)
             for at, child in zip(places, children, strict=True):
                 seen[at, seed] = child.fit.accuracy
-                judged[at, seed] = math.nan if child.failure else score(network, child.growth, judge)
+                found = network.candidate(child.growth) if not child.failure else None
+                judged[at, seed] = math.nan if found is None else accuracy(found, judge.validation)
     whole = np.flatnonzero(np.isfinite(judged).all(1))
     return TaskTable(
         task.name,
@@ -177,26 +175,24 @@ def _train(
     shown: DeviceTask,
     points: Sequence[Widths],
     places: Sequence[int],
+    trainer: LocalTrainer,
     *,
-    classes: int,
     seed: int,
-    cache: StepCache | None = None,
 ) -> list[TrainedChild]:
     """Train the widths at some places of the table together."""
-    chosen = [points[at] for at in places]
-    return train_round(
-        network,
-        shown,
+    chosen = tuple(points[at] for at in places)
+    asked = Round(
+        "table",
+        shown.index,
+        shown.classes,
         chosen,
-        classes=classes,
-        recipe=config.recipe,
-        seeds=[seed_for(config.seed, "table child", shown.index, seed, at) for at in places],
-        order_seed=seed_for(config.seed, "table order", shown.index, seed),
-        pad_to=padding(chosen, config.search.bounds_for(len(network.graph.groups))),
-        listen=nobody,
-        cache=cache,
+        tuple(seed_for(config.seed, "table child", shown.index, seed, at) for at in places),
+        seed_for(config.seed, "table order", shown.index, seed),
+        padding(chosen, config.search.bounds_for(len(network.graph.groups))),
+        config.recipe,
         memory_gb=config.search.memory_gb,
     )
+    return trainer(asked, network, shown)
 
 
 def spread_widths(bounds: Widths, count: int, seed: int) -> list[Widths]:

@@ -130,7 +130,7 @@ def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork,
     inputs = torch.randn(case.samples, *case.shape, generator=generator).to(device)
     labels = torch.randint(10, (case.samples,), generator=generator).to(device)
     few = DeviceSplit(inputs[:100], labels[:100])
-    return network, DeviceTask(1, DeviceSplit(inputs, labels), few)
+    return network, DeviceTask(1, "random", 10, DeviceSplit(inputs, labels), few)
 
 
 def _measure(epoch: Callable[[], None], device: torch.device) -> tuple[float, float]:

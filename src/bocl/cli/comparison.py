@@ -22,9 +22,9 @@ def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
     groups = {label: [run for run in runs if run.finished] for label, runs in _labelled(summaries).items()}
     wide = console.width >= WIDE
     rows = {label: _row(runs, wide) for label, runs in groups.items() if runs}
-    if not any(run.tasks[-1].memory for runs in groups.values() for run in runs):
+    if not any(run.tasks[-1].extra_numbers for runs in groups.values() for run in runs):
         for row in rows.values():
-            del row["memory"]
+            del row["extra"]
     console.print()
     if rows:
         table = Table(box=None, pad_edge=False, collapse_padding=not wide)
@@ -36,8 +36,8 @@ def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
         console.print(table)
         spread = "mean ± sd over seeds; " if max(map(len, groups.values())) > 1 else ""
         console.print(f"[dim]{spread}ACC in %, BWT and what it forgot in points[/dim]")
-        if "memory" in next(iter(rows.values())):
-            console.print("[dim]memory: numbers kept beside the parameters[/dim]")
+        if "extra" in next(iter(rows.values())):
+            console.print("[dim]extra: numbers kept besides the parameters[/dim]")
         console.print()
     for run in summaries:
         if not run.finished:
@@ -75,7 +75,7 @@ def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
         "BWT": cell("backward_transfer", points, _hundredths if wide else None),
         "forgot\ntask 1": cell("first_task_forgetting", points, _hundredths if wide else None),
         "parameters": cell("parameters", _whole, _whole if wide else None),
-        "memory": cell("memory", _kept),
+        "extra": cell("extra_numbers", _kept),
         **({"attention": cell("attention", _whole)} if wide else {}),
         "samples": cell("samples", millions),
         "time": cell("seconds", duration),

@@ -21,9 +21,9 @@ from rich.text import Text
 from bocl.checks import counted
 from bocl.errors import WorkError
 from bocl.experiment.config import Config
+from bocl.method_table import searches
 from bocl.records.events import EpochDone, Event, Listener, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial, Widths
-from bocl.records.relevant import SEARCHING
 from bocl.records.wording import duration, percent, widths_text
 
 
@@ -95,7 +95,7 @@ class _RunDisplay:
         self.best: Trial | None = None
         self.done: list[TaskRecord] = []  # in this session
         self.began = time.perf_counter()
-        self.searches = config.method in SEARCHING
+        self.searches = searches(config.method)
 
     def listen(self, event: Event) -> None:
         match event:

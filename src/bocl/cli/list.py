@@ -14,7 +14,7 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
     from bocl.experiment.build import NETWORKS
     from bocl.experiment.config import presets
     from bocl.experiment.study import studies
-    from bocl.methods.registry import METHODS
+    from bocl.method_table import METHODS
     from bocl.search.searchers import SEARCHERS
     from bocl.tasks.streams import STREAMS
 
@@ -23,7 +23,7 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
         "studies": studies(),
         "streams": _first_lines(STREAMS),
         "networks": _first_lines(NETWORKS),
-        "methods": _first_lines(METHODS),
+        "methods": _first_lines({name: entry.load() for name, entry in METHODS.items()}),
         "searchers": _first_lines(SEARCHERS),
     }
     if as_json:

@@ -14,13 +14,13 @@ from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
 from bocl.cli.bench_search import bench_search_command, bench_table_command
 from bocl.cli.list import list_command
-from bocl.cli.memory import memory_command
 from bocl.cli.pareto import pareto_command
 from bocl.cli.pick import pick_command
 from bocl.cli.report import report_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
 from bocl.cli.study import study_command
+from bocl.cli.trials import trials_command
 from bocl.cli.validate import validate_command
 from bocl.errors import BoclError, InputError
 from bocl.records.wording import one_line
@@ -44,7 +44,7 @@ app.command("pick")(pick_command)
 app.command("audit")(audit_command)
 app.command("report")(report_command)
 app.command("list")(list_command)
-app.command("memory")(memory_command)
+app.command("trials")(trials_command)
 app.command("validate")(validate_command)
 bench = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 bench.callback(invoke_without_command=True)(bench_command)

@@ -102,8 +102,8 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     closing.add_row("forgetting", f"{points(figures['forgetting'])} points")
     named = ", ".join(f"{part} {number:,}" for part, number in parts.items() if number)
     closing.add_row("parameters", f"{figures['parameters']:,} ({named})")
-    if figures["memory"]:
-        closing.add_row("kept beside them", f"{figures['memory']:,} numbers")
+    if figures["extra_numbers"]:
+        closing.add_row("kept besides them", f"{figures['extra_numbers']:,} numbers")
     closing.add_row("time", duration(figures["seconds"]))
     if not summary.finished:
         closing.add_row(

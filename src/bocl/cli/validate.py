@@ -20,8 +20,7 @@ def validate_command(
     from bocl.checks import counted
     from bocl.experiment.build import build_method, build_network, build_stream
     from bocl.experiment.grid import plan
-    from bocl.methods.checks import check_task
-    from bocl.methods.method import KeepsToBudget
+    from bocl.methods.seen import check_task
     from bocl.settings import to_plain
 
     grid = plan(
@@ -37,9 +36,7 @@ def validate_command(
         first = build_stream(config)[0]
         check_task(graph, first, seen=[])
         for each in configs:
-            method = build_method(each, graph, "cpu")
-            if isinstance(method, KeepsToBudget):
-                method.check_budget(first.classes)
+            build_method(each, graph, "cpu").check_budget(first.classes)
     if as_json:
         plain = [to_plain(each) for each in configs]
         typer.echo(json.dumps(plain if methods else plain[0], indent=1))

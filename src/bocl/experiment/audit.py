@@ -17,13 +17,12 @@ from torch import Tensor
 from bocl.errors import DamagedError, FolderError, InputError, WorkError
 from bocl.experiment.build import build_stream
 from bocl.experiment.config import Config
-from bocl.experiment.proof import canary_drift, changed_tensor, tensors_by_task
+from bocl.experiment.proof import canary_drift, changed_tensor
 from bocl.experiment.store import machine, versions
-from bocl.methods.checks import Seen
-from bocl.methods.method import Method
+from bocl.methods.method import Learner
 from bocl.methods.saving import load
+from bocl.methods.seen import SeenTask
 from bocl.methods.tensor_files import read_tensors
-from bocl.networks.expandable import ExpandableNetwork
 from bocl.records.files import read_stored
 from bocl.records.journal import read_with_tail
 from bocl.records.record import TaskRecord
@@ -106,13 +105,13 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
     files = _check_files(folder, log)
     resolve_device(device)  # wrong input is told before, and apart from, what the folder holds
     try:
-        method: Method = load(folder / log.checkpoint, device=device)
+        method: Learner = load(folder / log.checkpoint, device=device)
     except FolderError as error:
         raise DriftError(str(error)) from error
     _check_same_learner(folder, log, method)
     last = len(log.tasks) - 1
     checked = [last] if method.forgets else range(last + 1)
-    stored = tensors_by_task(method)
+    stored = method.tensors_by_task()
     tensors = {task: _check_tensors(folder, log, stored[task], task) for task in checked}
     canaries = {task: _check_canaries(folder, log, method, task) for task in checked}
     _check_rows(log, method)
@@ -131,14 +130,14 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
     )
 
 
-def check_untouched(folder: Path, log: RunLog, method: Method, row: Sequence[float]) -> None:
+def check_untouched(folder: Path, log: RunLog, method: Learner, row: Sequence[float]) -> None:
     """Check, once one more task is learnt or picked for and before that is recorded, that those before are untouched.
 
     row  test accuracy on every task, the new one last
     """
     if method.forgets:
         return
-    tensors = tensors_by_task(method)
+    tensors = method.tensors_by_task()
     for task, record in enumerate(log.tasks[: len(row) - 1]):
         _check_tensors(folder, log, tensors[task], task)
         _check_canaries(folder, log, method, task)
@@ -156,17 +155,14 @@ def _check_files(folder: Path, log: RunLog) -> int:
     return len(stored) + 1  # the weights, which model.json names and loading checks
 
 
-def _check_same_learner(folder: Path, log: RunLog, method: Method) -> None:
+def _check_same_learner(folder: Path, log: RunLog, method: Learner) -> None:
     """Check that journal and checkpoint tell the same of what was learnt: its names, widths and numbers."""
-    network = getattr(method, "network", None)
+    widths = [record.widths for record in log.tasks]
+    grown = method.widths_by_task()
     for what, found, recorded in (
         ("tasks", [entry.name for entry in method.seen], [record.name for record in log.tasks]),
         ("stored parameters", sum(method.parameters().values()), log.tasks[-1].stored),
-        *(
-            [("widths", [growth.widths for growth in network.growths], [record.widths for record in log.tasks])]
-            if isinstance(network, ExpandableNetwork)
-            else []
-        ),
+        ("widths", widths if grown is None else grown, widths),
     ):
         if found != recorded:
             raise DriftError(f"{folder}: the checkpoint has the {what} {found}, the journal {recorded}")
@@ -180,7 +176,7 @@ def _check_tensors(folder: Path, log: RunLog, tensors: Mapping[str, Tensor], tas
     return len(recorded)
 
 
-def _check_canaries(folder: Path, log: RunLog, method: Method, task: int) -> float:
+def _check_canaries(folder: Path, log: RunLog, method: Learner, task: int) -> float:
     stored = log.proofs[task].canaries
     canaries = read_tensors(folder, stored)
     try:
@@ -196,7 +192,7 @@ def _check_canaries(folder: Path, log: RunLog, method: Method, task: int) -> flo
     return drift
 
 
-def _check_rows(log: RunLog, method: Method) -> None:
+def _check_rows(log: RunLog, method: Learner) -> None:
     """Check that the recorded accuracies are those of tasks nobody touched."""
     if method.forgets:
         return
@@ -213,13 +209,13 @@ def _check_rows(log: RunLog, method: Method) -> None:
                     )
 
 
-def _check_accuracy(folder: Path, log: RunLog, method: Method, data: str | None) -> dict[int, float]:
+def _check_accuracy(folder: Path, log: RunLog, method: Learner, data: str | None) -> dict[int, float]:
     """Measure the last row of the accuracy matrix anew; return {task: accuracy}."""
     start = log.learnt_in[-1]
     stream = same_stream(folder, start, data)
     found = {}
     for task, record in enumerate(log.tasks):
-        if method.seen[task] != Seen.of(stream[task]):
+        if method.seen[task] != SeenTask.of(stream[task]):
             raise DriftError(
                 f"{folder}: task {task + 1}, '{record.name}': the checkpoint has seen other inputs than these"
             )
@@ -253,7 +249,7 @@ def recorded_config(plain: dict[str, Any], path: Path) -> Config:
 def _compare(
     folder: Path,
     start: Start,
-    method: Method,
+    method: Learner,
     record: TaskRecord,
     found: float,
     when: str,
@@ -269,7 +265,7 @@ def _compare(
         )
 
 
-def _same_place(start: Start, method: Method) -> bool:
+def _same_place(start: Start, method: Learner) -> bool:
     """Whether a session ran where we are: bits depend on the machine, the device, its threads and the library."""
     return _same(start, machine(method.device), versions())
 

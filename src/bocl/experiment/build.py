@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,22 +13,12 @@ from torch import nn
 from bocl.checks import beyond_memory
 from bocl.errors import BoclError, ConfigError, did_you_mean
 from bocl.experiment.config import Config, NetworkSettings
-from bocl.methods.bocl import BOCL
-from bocl.methods.den import DEN
-from bocl.methods.ewc import EWC
-from bocl.methods.fixed import Fixed
-from bocl.methods.frozen import Frozen
-from bocl.methods.gem import GEM
-from bocl.methods.independent import Independent
-from bocl.methods.joint import Joint
-from bocl.methods.method import Method
-from bocl.methods.pgn import PGN
-from bocl.methods.rcl import RCL
-from bocl.methods.sn import SN
+from bocl.method_table import METHODS
+from bocl.methods.method import Learner
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.graph import Graph
 from bocl.networks.trace import trace
-from bocl.records.experience_file import read_memory
+from bocl.records.prior_trials import read_prior_trials
 from bocl.seeding import seed_for
 from bocl.tasks.files import search_folders
 from bocl.tasks.streams import STREAMS
@@ -69,58 +60,29 @@ def _without_memory(settings: NetworkSettings) -> nn.Module:
     return module
 
 
-def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
-    """Return the method a config names, ready for its first task."""
-    common: dict[str, Any] = {
+def build_method(config: Config, graph: Graph, device: str = "auto") -> Learner:
+    """Return the method a config names, ready for its first task.
+
+    A method takes the sections of the config that its constructor names, and its own as ``settings``.
+    """
+    entry = METHODS[config.method]
+    kind = entry.load()
+    takes = inspect.signature(kind).parameters
+    given = {
+        "settings": getattr(config, entry.name, None),
+        "growth": config.growth,
+        "search": config.search,
+        "reward": config.reward,
+        "goal": config.goal,
+        "tasks": config.stream.tasks,
         "recipe": config.recipe,
         "seed": seed_for(config.seed, "method"),
         "device": device,
     }
-    goal: dict[str, Any] = {"goal": config.goal, "tasks": config.stream.tasks}
-    match config.method:
-        case "bocl":
-            groups = [group.name for group in graph.groups]
-            memory = () if config.memory is None else read_memory(config.memory, groups)
-            searched: dict[str, Any] = {"search": config.search, "reward": config.reward, "memory": memory}
-            return BOCL(graph, growth=config.growth, **searched, **goal, **common)
-        case "rcl":
-            return RCL(
-                graph,
-                controller=config.rcl.controller,
-                trials=config.rcl.trials,
-                bounds=config.search.bounds,
-                memory_gb=config.search.memory_gb,
-                wiring=config.growth.wiring,
-                alpha=config.reward.alpha,
-                **goal,
-                **common,
-            )
-        case "fixed":
-            return Fixed(
-                graph,
-                widths=config.fixed.widths,
-                budget=config.fixed.budget,
-                children=config.fixed.children,
-                tasks=config.stream.tasks,
-                growth=config.growth,
-                **common,
-            )
-        case "frozen":
-            return Frozen(graph, growth=config.growth, **common)
-        case "sn":
-            return SN(graph, shared_head=config.sn.shared_head, **common)
-        case "ewc":
-            return EWC(graph, settings=config.ewc, **common)
-        case "gem":
-            return GEM(graph, settings=config.gem, **common)
-        case "independent":
-            return Independent(graph, **common)
-        case "joint":
-            return Joint(graph, **common)
-        case "pgn":
-            return PGN(graph, settings=config.pgn, **common)
-        case "den":
-            return DEN(graph, settings=config.den, **common)
+    if "prior_trials" in takes and config.prior_trials is not None:
+        given["prior_trials"] = read_prior_trials(config.prior_trials, [group.name for group in graph.groups])
+    learner: Learner = kind(graph, **{name: value for name, value in given.items() if name in takes})
+    return learner
 
 
 def _import(path: str) -> Callable[..., nn.Module]:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bocl.checks import whole
 from bocl.errors import ConfigError, did_you_mean
+from bocl.method_table import METHODS
 from bocl.methods.budget import GoalSettings
-from bocl.methods.den import DENSettings
-from bocl.methods.ewc import EWCSettings
-from bocl.methods.gem import GEMSettings
-from bocl.methods.pgn import PGNSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.growth import GrowthSettings
-from bocl.search.settings import ControllerName, SearchSettings
+from bocl.search.settings import SearchSettings
 from bocl.settings import apply_overrides, parse, read_toml
 from bocl.training.recipe import Recipe
 
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
 MOST_SEED = 2**63 - 1  # TOML's largest integer
-MethodName = Literal["bocl", "sn", "ewc", "gem", "pgn", "den", "rcl", "fixed", "frozen", "independent", "joint"]
+if TYPE_CHECKING:
+    MethodName = str
+else:
+    MethodName = Literal[tuple(METHODS)]
 
 
 @dataclass(frozen=True)
@@ -49,45 +49,17 @@ class NetworkSettings:
 
 
 @dataclass(frozen=True)
-class FixedSettings:
-    """Of the method `fixed`: units added for every task, one number or one per hidden group.
+class RunSettings:
+    """One run; besides what stands here it has a section for every method with settings of its own, by its name.
 
-    budget    most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
-    children  so many are trained for every task after the first, and the best on validation samples is kept
-    """
-
-    widths: int | tuple[int, ...] = 4
-    budget: int | None = None
-    children: int = 1
-
-
-@dataclass(frozen=True)
-class RCLSettings:
-    """Of the method `rcl`: its controller and its trials per task; bounds, wiring and α are the other methods' own."""
-
-    controller: ControllerName = "tuned"
-    trials: int = 50
-
-
-@dataclass(frozen=True)
-class SNSettings:
-    """Of the method `sn`: one head for all tasks, or one each."""
-
-    shared_head: bool = False
-
-
-@dataclass(frozen=True)
-class Config:
-    """One run.
-
-    memory      a file made by `bocl memory`: what searches of other runs tried, for those of this one (method `bocl`)
+    prior_trials  a file made by `bocl trials`: what searches of other runs tried, for those of this one (method `bocl`)
     test_curve  whether children that were the best of their search so far are scored on the test split, when the task
                 is learnt: accuracy against trials, for the record alone
     """
 
     method: MethodName = "bocl"
     seed: int = 0
-    memory: str | None = None
+    prior_trials: str | None = None
     test_curve: bool = False
     stream: StreamSettings = field(default_factory=StreamSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -96,16 +68,21 @@ class Config:
     search: SearchSettings = field(default_factory=SearchSettings)
     reward: RewardSettings = field(default_factory=RewardSettings)
     goal: GoalSettings = field(default_factory=GoalSettings)
-    fixed: FixedSettings = field(default_factory=FixedSettings)
-    rcl: RCLSettings = field(default_factory=RCLSettings)
-    sn: SNSettings = field(default_factory=SNSettings)
-    ewc: EWCSettings = field(default_factory=EWCSettings)
-    gem: GEMSettings = field(default_factory=GEMSettings)
-    pgn: PGNSettings = field(default_factory=PGNSettings)
-    den: DENSettings = field(default_factory=DENSettings)
 
     def __post_init__(self) -> None:
         whole(most=MOST_SEED)("seed", self.seed)
+
+
+def _own_settings() -> list[tuple[str, Any, Any]]:
+    """Return a field for the settings of every method that has some."""
+    kinds = {entry.name: entry.load_settings() for entry in METHODS.values() if entry.settings}
+    return [(name, kind, field(default_factory=kind)) for name, kind in kinds.items()]
+
+
+if TYPE_CHECKING:
+    Config = RunSettings
+else:
+    Config = make_dataclass("Config", _own_settings(), bases=(RunSettings,), frozen=True)
 
 
 def presets() -> dict[str, str]:

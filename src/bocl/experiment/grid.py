@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast, get_args
 
 from bocl.errors import ConfigError, NetworkError, WorkError, did_you_mean
 from bocl.experiment.build import build_method, build_network
@@ -16,12 +15,12 @@ from bocl.experiment.config import MOST_SEED, Config, MethodName, experiment_nam
 from bocl.experiment.run import run
 from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.experiment.store import check_folder
+from bocl.method_table import METHODS, searches
 from bocl.methods.budget import GoalSettings
 from bocl.records.events import Event, Listener
-from bocl.records.relevant import SEARCHING
 from bocl.training.device import resolve_device
 
-METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
+METHOD_NAMES = tuple(METHODS)
 
 Grid = list[tuple[Config, Path]]
 Watch = Callable[[Config, Path], AbstractContextManager[Listener]]
@@ -54,8 +53,8 @@ def plan(
                 raise
             tell(f"{method} is left out: {error}")
             continue
-        if method not in SEARCHING and (base.goal != GoalSettings() or base.memory is not None):
-            tell(f"{method} does not search: budgets, targets and memory of other runs have no part in it")
+        if not searches(method) and (base.goal != GoalSettings() or base.prior_trials is not None):
+            tell(f"{method} does not search: budgets, targets and prior trials have no part in it")
         for seed in parse_seeds(seeds) if seeds is not None else [base.seed]:
             config = replace(base, method=method, seed=seed)
             grid.append((config, folder / run_name(method, seed)))
@@ -105,7 +104,7 @@ def _methods(text: str) -> list[MethodName]:
     for name in names:
         if name not in METHOD_NAMES:
             raise ConfigError(f"--methods: unknown method '{name}'{did_you_mean(name, (*METHOD_NAMES, 'all'))}")
-    return cast(list[MethodName], names)
+    return names
 
 
 def parse_seeds(text: str) -> list[int]:

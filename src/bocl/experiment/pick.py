@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bocl.errors import FolderError, InputError
 from bocl.experiment.audit import check_untouched, recorded_config, same_stream
-from bocl.experiment.memory import read_child
+from bocl.experiment.gate_openness import mean_gates
 from bocl.experiment.proof import make_canaries
-from bocl.experiment.reuse import mean_gates
+from bocl.experiment.round_archive import read_child
 from bocl.experiment.run import begin_session, score
 from bocl.experiment.store import RunStore
 from bocl.methods.bocl import BOCL
@@ -75,7 +75,7 @@ def pick(
             stored=sum(method.parameters().values()),
             attention=mean_gates(method, before.index, validation[-1]),
         )
-        begin_session(store, config, method, stream, memory=store.log.memory)
+        begin_session(store, config, method, stream, prior_trials=store.log.prior_trials)
         store.pick(record, method, make_canaries(method, tasks[-1], before.index))
         return Picked(before, store.finished[-1])
 

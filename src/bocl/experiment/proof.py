@@ -12,27 +12,10 @@ import torch
 from torch import Tensor
 
 from bocl.errors import NetworkError
-from bocl.methods.method import Method, part_tensors
-from bocl.networks.expandable import ExpandableNetwork
+from bocl.methods.method import Learner
 from bocl.tasks.task import Task
 
 CANARIES = 16
-
-
-def tensors_by_task(method: Method) -> list[dict[str, Tensor]]:
-    """Return every tensor and buffer each task computes with, as stored and, where that differs, as used to predict.
-
-    A method that changes earlier tasks stores nothing for one task alone: all it stores is given for each.
-    """
-    tensors = method.state().tensors
-    if method.forgets:
-        return [tensors] * len(method.seen)
-    parts = part_tensors(tensors, len(method.seen))
-    network = getattr(method, "network", None)
-    if isinstance(network, ExpandableNetwork):
-        for part, task in zip(parts, network.tasks, strict=True):
-            part |= {f"compact/{name}": tensor for name, tensor in task.weights.items()}
-    return parts
 
 
 def hashes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -53,13 +36,13 @@ def changed_tensor(tensors: Mapping[str, Tensor], recorded: Mapping[str, str]) -
     return next((name for name in sorted({*found, *recorded}) if found.get(name) != recorded.get(name)), None)
 
 
-def make_canaries(method: Method, task: Task, index: int) -> dict[str, Tensor]:
+def make_canaries(method: Learner, task: Task, index: int) -> dict[str, Tensor]:
     """Return the first validation samples of a task, as they came, and their logits."""
     inputs = task.validation.raw[:CANARIES]
     return {"inputs": inputs, "logits": method.predict(inputs, index)}
 
 
-def canary_drift(method: Method, index: int, canaries: Mapping[str, Tensor]) -> float:
+def canary_drift(method: Learner, index: int, canaries: Mapping[str, Tensor]) -> float:
     """Return how far the logits are from those recorded, relative to the largest of them; 0.0 for the same bits."""
     if canaries.keys() != {"inputs", "logits"}:
         raise NetworkError(f"it holds {', '.join(map(repr, sorted(canaries)))}, not 'inputs' and 'logits'")

@@ -5,26 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from bocl.errors import FolderError
 from bocl.experiment.audit import check_untouched
-from bocl.experiment.bests import score_bests
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
-from bocl.experiment.memory import RoundMemory
+from bocl.experiment.gate_openness import mean_gates
 from bocl.experiment.proof import make_canaries
-from bocl.experiment.reuse import mean_gates
+from bocl.experiment.round_archive import RoundArchive
 from bocl.experiment.store import RunStore, machine
-from bocl.methods.checks import check_task
-from bocl.methods.joint import Joint
-from bocl.methods.method import KeepsToBudget, Learned, Method, take_memory
-from bocl.methods.rounds import TrainsInRounds
-from bocl.networks.expandable import ExpandableNetwork
+from bocl.experiment.test_curve import score_bests
+from bocl.method_table import METHODS
+from bocl.methods.method import Learner
+from bocl.methods.seen import check_task
 from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
-from bocl.records.experience_file import fingerprint
+from bocl.records.prior_trials import fingerprint
 from bocl.records.record import TaskRecord
 from bocl.tasks.task import Task, TaskStream
 from bocl.training.batches import DeviceSplit, to_device
@@ -51,73 +50,107 @@ def run(
     on_cost  called at the end with the seconds that writing and auditing took
     """
     graph = build_network(config.network)
-    method = build_method(config, graph, device)
+    learner = build_method(config, graph, device)
     stream = build_stream(config, data)
     first = stream[0]
     check_task(graph, first, seen=[])
-    if isinstance(method, KeepsToBudget):
-        method.check_budget(first.classes)
+    learner.check_budget(first.classes)
     with RunStore.open(folder, config) as store:
         if len(store.finished) == len(stream):
             return store.finished
-        if store.log.starts and store.log.starts[0].data != stream.fingerprint():
-            raise FolderError(
-                f"{store.log.path} was made from other data than what is found now; give the data with --data, "
-                "or another folder with --out"
-            )
-        started_from = fingerprint(config.memory) if config.memory and config.method == "bocl" else ""
-        if store.log.memory not in ("", started_from):
-            raise FolderError(
-                f"{config.memory} is not the memory that {store.log.path} began with: its sha256 is another; give that "
-                "file back, or another folder with --out"
-            )
-        store.restore(method)
-        begin_session(store, config, method, stream, memory=started_from, at_once=at_once)
+        _check_same_data(store, stream)
+        prior_trials = _check_same_prior_trials(store, config)
+        store.restore(learner)
+        begin_session(store, config, learner, stream, prior_trials=prior_trials, at_once=at_once)
         before = [stream[index] for index in range(len(store.finished))]
-        if isinstance(method, Joint):
-            method.recall(before)
-        validation = [to_device(task.validation, method.device) for task in before]
-        sealed = [to_device(stream.test_split(task.index), method.device) for task in before]
-
+        learner.recall(before)
+        scored = _Scored(learner, stream)
+        for task in before:
+            scored.add(task)
         for index, task in _one_ahead(stream, len(store.finished), first):
             listen(TaskStarted(index, len(stream), task.name, recalled=len(store.log.rounds.get(index, []))))
-            memory = RoundMemory(store, index)
-            if isinstance(method, TrainsInRounds):
-                method.train_round = memory
-            began = time.perf_counter()
-            learned = method.learn(task, memory.hearing(listen))
-            seconds = time.perf_counter() - began + memory.recalled_seconds
-            validation.append(to_device(task.validation, method.device))
-            sealed.append(to_device(stream.test_split(index), method.device))
-            row = score(method, sealed)
+            record = _learn_one(config, store, learner, task, index, scored, listen)
             with store.timed():
                 if audit:
-                    check_untouched(store.folder, store.log, method, row)
-                canaries = make_canaries(method, task, index)
-            record = TaskRecord(
-                index=index,
-                name=task.name,
-                widths=learned.widths,
-                validation_row=score(method, validation),
-                row=row,
-                parameters=learned.parameters,
-                stored=sum(method.parameters().values()),
-                trials=learned.trials,
-                difficulty=learned.difficulty,
-                samples=learned.effort.samples,
-                seconds=seconds,
-                training_seconds=learned.effort.seconds,
-                memory=_memory(method),
-                units=learned.units,
-                attention=mean_gates(method, index, validation[-1]),
-                diagnostics=learned.diagnostics,
-                bests=_bests(store, method, learned, sealed[-1]) if config.test_curve else (),
-            )
-            store.commit(record, method, canaries)
+                    check_untouched(store.folder, store.log, learner, record.row)
+                canaries = make_canaries(learner, task, index)
+            store.commit(record, learner, canaries)
             listen(TaskDone(record))
         if on_cost is not None:
             on_cost(store.seconds)
         return store.finished
+
+
+@dataclass
+class _Scored:
+    """The validation and test samples of every task seen, on the device; nothing but scoring looks at the latter."""
+
+    learner: Learner
+    stream: TaskStream
+    validation: list[DeviceSplit] = field(default_factory=list)
+    test: list[DeviceSplit] = field(default_factory=list)
+
+    def add(self, task: Task) -> None:
+        """Bring the next task's samples to the device."""
+        self.validation.append(to_device(task.validation, self.learner.device))
+        self.test.append(to_device(self.stream.test_split(task.index), self.learner.device))
+
+
+def _learn_one(
+    config: Config,
+    store: RunStore,
+    learner: Learner,
+    task: Task,
+    index: int,
+    scored: _Scored,
+    listen: Listener,
+) -> TaskRecord:
+    """Learn one task, score every task seen, and return the record; nothing of it is written yet."""
+    archive = RoundArchive(store, index)
+    began = time.perf_counter()
+    learned = learner.learn(task, listen, trainer=archive)
+    seconds = time.perf_counter() - began + archive.recalled_seconds
+    scored.add(task)
+    return TaskRecord(
+        index=index,
+        name=task.name,
+        widths=learned.widths,
+        validation_row=score(learner, scored.validation),
+        row=score(learner, scored.test),
+        parameters=learned.parameters,
+        stored=sum(learner.parameters().values()),
+        trials=learned.trials,
+        difficulty=learned.difficulty,
+        samples=learned.effort.samples,
+        seconds=seconds,
+        training_seconds=learned.effort.seconds,
+        extra_numbers=learner.extra_numbers(),
+        units=learned.units,
+        attention=mean_gates(learner, index, scored.validation[-1]),
+        diagnostics=learned.diagnostics,
+        bests=score_bests(store, learner, learned.trials, scored.test[-1]) if config.test_curve else (),
+    )
+
+
+def _check_same_data(store: RunStore, stream: TaskStream) -> None:
+    """Refuse to resume a run on other data."""
+    if store.log.starts and store.log.starts[0].data != stream.fingerprint():
+        raise FolderError(
+            f"{store.log.path} was made from other data than what is found now; give the data with --data, "
+            "or another folder with --out"
+        )
+
+
+def _check_same_prior_trials(store: RunStore, config: Config) -> str:
+    """Return the sha256 of the file that searches start from, '' without one; refuse another than at the start."""
+    reads = "prior_trials" in METHODS[config.method].reads
+    found = fingerprint(config.prior_trials) if config.prior_trials and reads else ""
+    if store.log.prior_trials not in ("", found):
+        raise FolderError(
+            f"{config.prior_trials} is not the file of prior trials that {store.log.path} began with: its sha256 is "
+            "another; give that file back, or another folder with --out"
+        )
+    return found
 
 
 def _one_ahead(stream: TaskStream, start: int, first: Task) -> Iterator[tuple[int, Task]]:
@@ -131,34 +164,19 @@ def _one_ahead(stream: TaskStream, start: int, first: Task) -> Iterator[tuple[in
 
 
 def begin_session(
-    store: RunStore, config: Config, method: Method, stream: TaskStream, *, memory: str, at_once: int = 1
+    store: RunStore, config: Config, learner: Learner, stream: TaskStream, *, prior_trials: str, at_once: int = 1
 ) -> None:
     """Record what a session is going to work on, and where."""
     about = {
         "data": stream.fingerprint(),
-        "memory": memory,
-        "machine": machine(method.device),
+        "prior_trials": prior_trials,
+        "machine": machine(learner.device),
         "at_once": at_once,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    store.start(config, [group.name for group in method.graph.groups], about)
+    store.start(config, [group.name for group in learner.graph.groups], about)
 
 
-def score(method: Method, splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
+def score(learner: Learner, splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
     """Return the accuracy on every task, one split each."""
-    return tuple(accuracy(partial(method.predict, task=task), split) for task, split in enumerate(splits))
-
-
-def _bests(store: RunStore, method: Method, learned: Learned, sealed: DeviceSplit) -> tuple[tuple[int, float], ...]:
-    network = getattr(method, "network", None)
-    if not learned.trials or not isinstance(network, ExpandableNetwork):
-        return ()
-    return score_bests(store, network, learned.trials, sealed)
-
-
-def _memory(method: Method) -> int:
-    """Count the numbers a method keeps beside its parameters, to learn later tasks with."""
-    kept = list(take_memory(method.state().tensors)[0].values())
-    if isinstance(method, Joint):  # its data is in no state: it is recalled from the stream
-        kept += [tensor for task in method.tasks for tensor in (task.train.raw, task.train.labels)]
-    return sum(tensor.numel() for tensor in kept)
+    return tuple(accuracy(partial(learner.predict, task=task), split) for task, split in enumerate(splits))

@@ -31,15 +31,15 @@ from torch import Tensor
 
 from bocl.errors import ConfigError, FolderError
 from bocl.experiment.config import Config
-from bocl.experiment.proof import hashes, tensors_by_task
-from bocl.methods.method import Method
+from bocl.experiment.proof import hashes
+from bocl.methods.method import Learner
 from bocl.methods.saving import read_state, save
 from bocl.methods.tensor_files import read_tensors, write_tensors
 from bocl.records.files import FULL, cannot_write, describe, make_folder, remove
+from bocl.records.identity import lasting_settings
 from bocl.records.interrupts import held_back
 from bocl.records.journal import FORMAT, Journal, read, to_json
 from bocl.records.record import PickRecord, Proof, RoundRecord, TaskRecord
-from bocl.records.relevant import lasting_settings
 from bocl.records.run_log import (
     JOURNAL,
     RunLog,
@@ -51,6 +51,7 @@ from bocl.records.run_log import (
 from bocl.settings import digest, parse_value, to_plain
 from bocl.version import __version__
 
+TENSOR_FORMAT = 2  # of files of rounds and canaries
 _OURS = re.compile(r"task-\d{2,}(-pick-\d+)?(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
 
 
@@ -140,11 +141,11 @@ class RunStore:
         with self._writing():
             self._append({"kind": "out-of-memory", "task": task, "round": number, "children_at_once": children_at_once})
 
-    def remember(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    def keep_round(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Write a trained round: its tensors first, then the line that names them."""
         with self._writing():
             place = round_place(facts["task"], facts["number"])
-            stored = write_tensors(self.folder, place, tensors, f"round, format {FORMAT}")
+            stored = write_tensors(self.folder, place, tensors, f"round, format {TENSOR_FORMAT}")
             self._append({"kind": "round", **facts, "weights": asdict(stored)})
 
     def recall(self, record: RoundRecord) -> dict[str, Tensor]:
@@ -152,32 +153,32 @@ class RunStore:
         with self.timed():
             return read_tensors(self.folder, record.weights)
 
-    def restore(self, method: Method) -> None:
+    def restore(self, method: Learner) -> None:
         """Bring a fresh method to where the last finished task left it."""
         if self.finished:
             tasks = len(self.finished)
             method.restore(read_state(self.folder / self.log.checkpoint, method, tasks=tasks))
 
-    def commit(self, record: TaskRecord, method: Method, canaries: Mapping[str, Tensor]) -> None:
+    def commit(self, record: TaskRecord, method: Learner, canaries: Mapping[str, Tensor]) -> None:
         """Write a finished task: the learner and the canaries first, then the line that names them."""
         with self._writing():
             proof = self._write_learner(record.index, method, canaries)
             self._append({"kind": "task", **asdict(record), "proof": asdict(proof)})
             self._remove_stale()
 
-    def pick(self, record: PickRecord, method: Method, canaries: Mapping[str, Tensor]) -> None:
+    def pick(self, record: PickRecord, method: Learner, canaries: Mapping[str, Tensor]) -> None:
         """Write a pick as a finished task is written, in places of its own."""
         with self._writing():
             proof = self._write_learner(record.task, method, canaries, pick=record.number)
             self._append({"kind": "pick", **asdict(record), "proof": asdict(proof)})
             self._remove_stale()
 
-    def _write_learner(self, index: int, method: Method, canaries: Mapping[str, Tensor], *, pick: int = 0) -> Proof:
+    def _write_learner(self, index: int, method: Learner, canaries: Mapping[str, Tensor], *, pick: int = 0) -> Proof:
         checkpoint = checkpoint_place(index, pick)
         save(method, self.folder / checkpoint)
-        about = f"canaries, format {FORMAT}"
+        about = f"canaries, format {TENSOR_FORMAT}"
         return Proof(
-            hashes(tensors_by_task(method)[index]),
+            hashes(method.tensors_by_task()[index]),
             write_tensors(self.folder, canaries_place(index, pick), canaries, about),
             describe(f"{checkpoint}/model.json", (self.folder / checkpoint / "model.json").read_bytes()),
         )

@@ -27,7 +27,7 @@ from bocl.experiment.side_by_side import MOST_AT_ONCE
 from bocl.experiment.store import machine, versions
 from bocl.experiment.study import Job
 from bocl.records.files import cannot_write
-from bocl.records.relevant import relevant_settings
+from bocl.records.identity import relevant_settings
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 from bocl.settings import parse_value, to_plain

@@ -6,41 +6,39 @@ units to add to each hidden group, gates what it reads with its own attention, a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bocl.checks import instance, whole
-from bocl.errors import ConfigError
+from bocl.errors import ConfigError, NetworkError
 from bocl.methods.budget import GoalSettings, check_affordable, task_budget
-from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
-from bocl.methods.expand import Expansion, SearcherFactory, expand, train_base
-from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
+from bocl.methods.expand import Candidates, Expansion, SearcherFactory, expand, growth_cost, growth_problem
+from bocl.methods.failures import check_trained
+from bocl.methods.growing import GrowingLearner
 from bocl.methods.method import Learned, State
 from bocl.methods.reward import RewardSettings
-from bocl.methods.rounds import TrainRound, train_round
-from bocl.methods.saving import save
-from bocl.networks.expandable import ExpandableNetwork
+from bocl.methods.rounds import RoundMaker, RoundTrainer
+from bocl.methods.seen import SeenTask
 from bocl.networks.graph import Graph
-from bocl.networks.growth import Growth, GrowthSettings, count_tensors
-from bocl.records.events import Listener, RoundStarted, nobody
-from bocl.records.experience_file import check_experience
+from bocl.networks.growth import Growth, GrowthSettings
+from bocl.records.events import Listener
 from bocl.records.journal import to_json
-from bocl.records.record import Experience, experience_from
+from bocl.records.prior_trials import check_experience
+from bocl.records.record import Experience
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
+from bocl.seeding import seed_for
+from bocl.settings import parse_value
 from bocl.tasks.task import Task
-from bocl.training.batches import DeviceTask, task_to_device
-from bocl.training.device import resolve_device
+from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
 
 
-class BOCL:
+class BOCL(GrowingLearner):
     """The paper's system: grows for every task as much as a Bayesian search finds worth it, and forgets nothing.
 
     learner = BOCL(mlp(784, [312, 128]))
@@ -50,8 +48,7 @@ class BOCL:
     """
 
     name: ClassVar[str] = "bocl"
-    forgets: ClassVar[bool] = False
-    remembers: ClassVar[bool] = True  # what a search tried is data for later ones
+    if_out_of_memory: ClassVar[str] = "smaller search.bounds, search.round_size or recipe.batch_size"
 
     def __init__(
         self,
@@ -62,58 +59,64 @@ class BOCL:
         reward: RewardSettings = RewardSettings(),  # noqa: B008
         goal: GoalSettings = GoalSettings(),  # noqa: B008
         tasks: int = 10,
+        searcher: SearcherFactory = make_searcher,
+        prior_trials: Sequence[Experience] = (),
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
-        searcher: SearcherFactory = make_searcher,
-        memory: Sequence[Experience] = (),
         device: str | torch.device = "auto",
     ) -> None:
         """Take an nn.Module of conv, linear, norm, pool layers; only its shape is used, weights are made by seed.
 
-        tasks     how many there will be: over these a total budget is spread
-        searcher  makes a searcher from a ``Problem`` and the search settings: your own, or the one settings name
-        memory    what searches of other runs tried: data for the searches of this one
+        tasks         how many there will be: over these a total budget is spread
+        searcher      makes a searcher from a ``Problem`` and the search settings: your own, or the one settings name
+        prior_trials  what searches of other runs tried: data for the searches of this one
         """
-        self.graph = as_graph(network)
-        self.growth = instance("growth", growth, GrowthSettings)
+        super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device)
         self.search = instance("search", search, SearchSettings)
         self.reward = instance("reward", reward, RewardSettings)
         self.goal = instance("goal", goal, GoalSettings)
         self.tasks = whole(least=1)("tasks", tasks)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
         self.searcher = _callable(searcher)
-        self.memory = tuple(instance("memory", task, Experience) for task in memory)
-        check_experience(self.memory, len(self.graph.groups), "memory")
-        self.device = resolve_device(device)
-        self.network = ExpandableNetwork(self.graph, growth, self.device)
-        self.history: list[Experience] = []  # of every task but the first
-        self.seen: list[Seen] = []
-        self.train_round: TrainRound = train_round
+        self.prior_trials = tuple(instance("prior_trials", task, Experience) for task in prior_trials)
+        check_experience(self.prior_trials, len(self.graph.groups), "prior_trials")
+        self.history: list[Experience] = []  # what the search of every task but the first tried
         search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
 
-    @memory_told("smaller search.bounds, search.round_size or recipe.batch_size")
-    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
-        """Learn one more task: search, train, keep the best child."""
-        check_task(self.graph, task, self.seen)
-        self.check_budget(task.classes)
-        data = task_to_device(task, len(self.seen), self.device)
-        found = self._grow(data, task, listen)
-        widths, accuracy = found.growth.widths, score(self.network, found.growth, data)
-        self.network.commit(found.growth)
-        if found.trials and self.remembers:
-            self.history.append(Experience(found.difficulty, widths, found.trials))
-        self.seen.append(Seen.of(task))
-        return Learned(
-            task.name,
-            widths,
-            accuracy,
-            count_tensors(found.growth.tensors),
-            found.trials,
-            found.difficulty,
-            found.effort,
-            found.diagnostics,
+    def _learn(self, task: Task, data: DeviceTask, listen: Listener, trainer: RoundTrainer, /) -> Learned:
+        """Search, train, keep the best child."""
+        found = self._grow(data, listen, trainer)
+        learned = self._commit(task, found.growth, data)
+        if found.trials:
+            self._remember(Experience(found.difficulty, found.growth.widths, found.trials))
+        return replace(
+            learned,
+            trials=found.trials,
+            difficulty=found.difficulty,
+            effort=found.effort,
+            diagnostics=found.diagnostics,
         )
+
+    def _grow(self, data: DeviceTask, listen: Listener, trainer: RoundTrainer) -> Expansion:
+        rounds = RoundMaker(data.index, data.classes, self.recipe, self.seed, memory_gb=self.search.memory_gb)
+        cost = growth_cost(self.network, data.classes, self.reward)
+        bounds = self.search.bounds_for(len(self.graph.groups))
+        problem = replace(
+            growth_problem(self.network, data.classes, bounds, self.reward.alpha, cost),
+            history=(*self.prior_trials, *self.history),
+            seed=seed_for(self.seed, "search", data.index),
+            budget=task_budget(self.network, self.goal, tasks=self._tasks_left),
+            target=self.goal.target,
+        )
+        candidates = Candidates(self.network, data, problem, cost, rounds, trainer, listen)
+        if not self.seen:
+            base = candidates.train_base("base")
+            check_trained(base.fit.accuracy, data.name, base.failure)
+            return Expansion(base.growth, effort=base.fit.effort)
+        return expand(candidates, problem, self.search, self.searcher, difficulty=self._measures_difficulty)
+
+    def _remember(self, experience: Experience) -> None:
+        """Keep what a search tried: it is data for later ones."""
+        self.history.append(experience)
 
     def check_budget(self, classes: int) -> None:
         """Refuse a goal whose budgets the tasks to come, of as many classes, exceed even if nothing grows."""
@@ -128,38 +131,6 @@ class BOCL:
     def _tasks_left(self) -> int:
         return max(self.tasks - len(self.seen), 1)
 
-    def _grow(self, data: DeviceTask, task: Task, listen: Listener) -> Expansion:
-        if not self.seen:
-            listen(RoundStarted("base", (self.graph.widths,)))
-            base = train_base(
-                self.network,
-                data,
-                classes=task.classes,
-                recipe=self.recipe,
-                seed=self.seed,
-                listen=listen,
-                train_round=self.train_round,
-            )
-            check_trained(base.fit.accuracy, task.name, base.failure)
-            return Expansion(base.growth, (), math.nan, base.fit.effort, diagnostics=None)
-        return expand(
-            self.network,
-            data,
-            name=task.name,
-            classes=task.classes,
-            recipe=self.recipe,
-            search=self.search,
-            reward=self.reward,
-            budget=task_budget(self.network, self.goal, tasks=self._tasks_left),
-            target=self.goal.target,
-            make_searcher=self.searcher,
-            history=[*self.memory, *self.history],
-            measure_difficulty=self._measures_difficulty,
-            seed=self.seed,
-            listen=listen,
-            train_round=self.train_round,
-        )
-
     def replace_last(self, growth: Growth) -> None:
         """Let another child of the last task, trained for it, take the place of the one that was kept."""
         self.network.drop_last()
@@ -167,34 +138,32 @@ class BOCL:
         if self.history:
             self.history[-1] = replace(self.history[-1], best=growth.widths)
 
-    def predict(self, x: Any, task: int) -> Tensor:
-        """Return logits (n, classes): the same bits as on the day the task was learnt.
+    def _kept(self) -> State:
+        kept = {"history": self.history, "prior_trials": self.prior_trials}
+        return State({name: to_json([asdict(entry) for entry in kept[name]], name) for name in kept}, {})
 
-        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
-        """
-        return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
+    def _check_kept(self, kept: State, seen: Sequence[SeenTask], /) -> None:
+        super()._check_kept(kept, seen)
+        history = self._experience(kept.facts, "history")
+        self._experience(kept.facts, "prior_trials")
+        wanted = self._remembered(len(seen))
+        if len(history) != wanted:
+            raise NetworkError(f"facts.history has {len(history)} entries; {len(seen)} tasks leave {wanted}")
 
-    def parameters(self) -> dict[str, int]:
-        """Count what is stored, by part: shared, heads, attention, norms."""
-        return stored_parameters(self.network)
+    def _restore_kept(self, kept: State, /) -> None:
+        self.history = list(self._experience(kept.facts, "history"))
+        if prior_trials := self._experience(kept.facts, "prior_trials"):
+            self.prior_trials = prior_trials
 
-    def state(self) -> State:
-        """Return what has been learnt."""
-        history, memory = (
-            to_json([asdict(entry) for entry in entries], "history") for entries in (self.history, self.memory)
-        )
-        return growing_state(self.network, self.seen, history=history, memory=memory)
+    def _remembered(self, tasks: int) -> int:
+        """Return how many searches are remembered after so many tasks."""
+        return max(tasks - 1, 0)
 
-    def restore(self, state: State) -> None:
-        """Take back what ``state`` returned."""
-        self.seen = restore_growing(self.network, state)
-        self.history = [experience_from(entry) for entry in state.facts["history"]]
-        if remembered := state.facts.get("memory"):  # early saves are without: what this one was made with stays
-            self.memory = tuple(experience_from(entry) for entry in remembered)
-
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder of its own; ``bocl.load`` rebuilds it from there."""
-        save(self, folder)
+    def _experience(self, facts: dict[str, Any], name: str) -> tuple[Experience, ...]:
+        where = f"facts.{name}"
+        entries: tuple[Experience, ...] = parse_value(tuple[Experience, ...], facts[name], where)
+        check_experience(entries, len(self.graph.groups), where)
+        return entries
 
 
 def _callable(searcher: Any) -> SearcherFactory:

@@ -31,30 +31,27 @@ Source: Lifelong Learning with Dynamically Expandable Networks (Yoon et al., 201
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import sub
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, number, per_group, settle, whole
+from bocl.checks import instance, number, per_group, settle
 from bocl.checks import widths as units
-from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
-from bocl.methods.method import Learned, State, join_tensors, part_tensors
-from bocl.methods.saving import save
+from bocl.methods.method import Learned, Learner
+from bocl.methods.rounds import RoundTrainer
 from bocl.methods.sparse_training import Penalties, train_part
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, silent_units, unit_norms
 from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, restored, rewired, widened
-from bocl.records.events import Listener, nobody
+from bocl.records.events import Listener
 from bocl.search.settings import MOST_UNITS
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
-from bocl.training.batches import DeviceTask, task_to_device
-from bocl.training.device import resolve_device
+from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
@@ -112,63 +109,57 @@ class _Draft:
     units: dict[str, Widths] = field(default_factory=dict)
 
 
-class DEN:
+class DEN(Learner):
     """Dynamically expandable network: selective retraining, expansion and duplication, with stamps."""
 
     name: ClassVar[str] = "den"
     forgets: ClassVar[bool] = True
+    if_out_of_memory: ClassVar[str] = "smaller den.expansion, recipe.batch_size or network"
+    network: StampedNetwork
 
     def __init__(
         self,
         network: nn.Module | Graph,
         *,
         settings: DENSettings = DENSettings(),  # noqa: B008 - frozen
-        recipe: Recipe = Recipe(),  # noqa: B008 - frozen
+        recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
-        self.graph = as_graph(network)
+        """Take a network of linear and convolutional layers whose units can be told apart."""
+        super().__init__(network, recipe=recipe, seed=seed, device=device)
         refuse_inseparable(self.graph)
         self.settings = instance("settings", settings, DENSettings)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
-        self.device = resolve_device(device)
         self.network = StampedNetwork(self.graph, self.device)
-        self.seen: list[Seen] = []
         self._expansion = per_group("den.expansion", self.settings.expansion, len(self.graph.groups))
 
-    @memory_told("smaller den.expansion, recipe.batch_size or network")
-    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
-        """Learn one more task in the five steps; tasks before may change a little."""
-        check_task(self.graph, task, self.seen)
-        index = len(self.seen)
-        data = task_to_device(task, index, self.device)
-        stored = self.parameters()
+    def _learn(self, task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+        """Take the five steps; tasks before may change a little."""
+        index, stored = data.index, self.parameters()
         before = self.network.widths(index - 1)
         start = self.network.start(task.classes, seed=seed_for(self.seed, "base", index))
         draft = _Draft(start, before, Effort())
         if index:
-            self._learn_later(draft, data, task.name, listen)
+            self._learn_later(draft, data, listen)
         else:
-            self._train(draft, data, _all_of(start), Penalties(l1=self.settings.l1), "base", task.name, listen)
+            self._train(draft, data, _all_of(start), Penalties(l1=self.settings.l1), "base", listen)
         added = _less(_widths(self.graph, draft.tensors), before)
         self.network.commit(draft.tensors, added)
-        self.seen.append(Seen.of(task))
         score = accuracy(partial(self.network.predict, task=index), data.validation)
         parameters = {part: count - stored[part] for part, count in self.parameters().items()}
         return Learned(task.name, added, score, parameters, effort=draft.effort, units=draft.units)
 
-    def _learn_later(self, draft: _Draft, data: DeviceTask, name: str, listen: Listener) -> None:
+    def _learn_later(self, draft: _Draft, data: DeviceTask, listen: Listener) -> None:
         """Take the steps of every task but the first."""
         settings, graph = self.settings, self.graph
         old = {key: tensor for key, tensor in draft.tensors.items() if key.startswith("layer/")}
-        self._train(draft, data, _all_of(draft.tensors, "head/"), Penalties(l1=settings.l1), "selection", name, listen)
+        self._train(draft, data, _all_of(draft.tensors, "head/"), Penalties(l1=settings.l1), "selection", listen)
 
         selected = reached_units(graph, draft.tensors)
         draft.units["selected"] = tuple(int(units.sum()) for units in selected)
         penalties = Penalties(l2=settings.l2, anchor=settings.anchor, anchored=old)
         masks = masks_within(graph, draft.tensors, selected)
-        loss = self._train(draft, data, masks, penalties, "retraining", name, listen)
+        loss = self._train(draft, data, masks, penalties, "retraining", listen)
 
         if loss >= settings.loss and any(self._expansion):
             seed = seed_for(self.seed, "expansion", len(self.seen))
@@ -178,7 +169,7 @@ class DEN:
             )
             masks = masks_of_new(graph, draft.tensors, draft.before)
             penalties = Penalties(l1=settings.l1, group_lasso=settings.group_lasso, grouped_after=draft.before)
-            self._train(draft, data, masks, penalties, "expansion", name, listen)
+            self._train(draft, data, masks, penalties, "expansion", listen)
             wide = _widths(graph, draft.tensors)
             draft.tensors = pruned(graph, draft.tensors, draft.before)
             draft.units["pruned"] = _less(wide, _widths(graph, draft.tensors))
@@ -191,7 +182,7 @@ class DEN:
             draft.tensors = duplicated(graph, draft.tensors, old, draft.before, copied)
             draft.tensors = restored(graph, draft.tensors, old, drifted)
             masks = masks_of_new(graph, draft.tensors, draft.before)
-            self._train(draft, data, masks, Penalties(l2=settings.l2), "duplication", name, listen)
+            self._train(draft, data, masks, Penalties(l2=settings.l2), "duplication", listen)
 
     def _train(
         self,
@@ -200,7 +191,6 @@ class DEN:
         masks: Masks,
         penalties: Penalties,
         step: str,
-        name: str,
         listen: Listener,
     ) -> float:
         """Train what is masked, keep it in the draft and return the training loss."""
@@ -216,40 +206,11 @@ class DEN:
             masks,
             penalties,
             step=step,
-            name=name,
             seed=order,
             listen=listen,
         )
         draft.effort += fit.effort
         return fit.loss
-
-    def predict(self, x: Any, task: int) -> Tensor:
-        """Return logits (n, classes) of the units stamped no later than the task, as they are now.
-
-        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
-        """
-        return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
-
-    def parameters(self) -> dict[str, int]:
-        """Count what is stored, by part."""
-        return self.network.parameters()
-
-    def state(self) -> State:
-        """Return what has been learnt."""
-        facts = {"seen": [asdict(entry) for entry in self.seen], "units": [list(added) for added in self.network.added]}
-        return State(facts, {**self.network.layers, **join_tensors(self.network.own)})
-
-    def restore(self, state: State) -> None:
-        """Take back what ``state`` returned."""
-        self.seen = seen_from(state.facts)
-        layers = {name: tensor for name, tensor in state.tensors.items() if name.startswith("layer/")}
-        own = {name: tensor for name, tensor in state.tensors.items() if name not in layers}
-        added = [tuple(entry) for entry in state.facts["units"]]
-        self.network.restore(layers, part_tensors(own, len(self.seen)), added)
-
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder of its own."""
-        save(self, folder)
 
 
 def pruned(graph: Graph, tensors: dict[str, Tensor], before: Widths) -> dict[str, Tensor]:

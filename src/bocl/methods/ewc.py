@@ -35,23 +35,24 @@ from torch.func import grad, vmap
 
 from bocl.checks import flag, instance, number, settle, whole, word
 from bocl.errors import NetworkError
-from bocl.methods.checks import Seen, check_task, memory_told
-from bocl.methods.method import MEMORY, Learned, State, take_memory
-from bocl.methods.plain import WAY_OUT_OF_MEMORY, fine_tune
-from bocl.methods.sn import SN
-from bocl.networks.check import check_tensors, plain_shapes
+from bocl.methods.method import EXTRA, Learned, Learner, State
+from bocl.methods.plain import fine_tune
+from bocl.methods.rounds import RoundTrainer
+from bocl.methods.seen import SeenTask
+from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.plain import PlainNetwork, plain_logits
-from bocl.records.events import Listener, nobody
+from bocl.records.events import Listener
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
-from bocl.training.batches import DeviceSplit, task_to_device
+from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.hooks import Hooks
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 
 Form = Literal["separate", "online"]
 Labels = Literal["sampled", "true"]
+PARTS = ("precision", "centre")  # of a quadratic
 MOST_STRENGTH = 1e12
 MOST_GRADIENTS = 1 << 24  # numbers held at once while per-sample gradients are squared
 
@@ -125,11 +126,12 @@ class Quadratic:
         return step
 
 
-class EWC(SN):
+class EWC(Learner):
     """Elastic weight consolidation: one network, held to earlier parameters as firmly as earlier tasks need them."""
 
     name: ClassVar[str] = "ewc"
     forgets: ClassVar[bool] = True
+    network: PlainNetwork
 
     def __init__(
         self,
@@ -140,25 +142,23 @@ class EWC(SN):
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
+        """Take any network BOCL takes."""
+        super().__init__(network, recipe=recipe, seed=seed, device=device)
         self.settings = instance("settings", settings, EWCSettings)
-        super().__init__(network, shared_head=settings.shared_head, recipe=recipe, seed=seed, device=device)
-        self.memory: Quadratic | None = None  # of all tasks learnt
+        self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
+        self.quadratic: Quadratic | None = None  # of all tasks learnt
 
-    @memory_told(WAY_OUT_OF_MEMORY)
-    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
-        """Fine-tune on one more task, held to the tasks before, and add what this one needs held."""
-        check_task(self.graph, task, self.seen)
-        data = task_to_device(task, len(self.seen), self.device)
-        hooks = Hooks(proximal=self.memory.pull(self.settings.strength) if self.memory else None)
+    def _learn(self, _task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+        """Fine-tune, held to the tasks before, and add what this one needs held."""
+        hooks = Hooks(proximal=self.quadratic.pull(self.settings.strength) if self.quadratic else None)
         network, learned = fine_tune(
-            self.network, task, data, self.recipe, seed=self.seed, listen=listen, hooks=lambda _: hooks
+            self.network, data, self.recipe, seed=self.seed, listen=listen, hooks=lambda _: hooks
         )
-        self.memory = self._remember(network, data.train)
+        self.quadratic = self._with_task(network, data.train)
         self.network = network
-        self.seen.append(Seen.of(task))
         return learned
 
-    def _remember(self, network: PlainNetwork, samples: DeviceSplit) -> Quadratic:
+    def _with_task(self, network: PlainNetwork, samples: DeviceSplit) -> Quadratic:
         """Return the quadratic of all tasks, the one just learnt included."""
         task, settings = len(self.seen), self.settings
         draw = torch.Generator().manual_seed(seed_for(self.seed, "fisher", task))
@@ -168,38 +168,33 @@ class EWC(SN):
             likely = network.predict(inputs, task).softmax(1).cpu()
             labels = torch.multinomial(likely, 1, generator=draw)[:, 0].to(self.device)
         fisher = fisher_information(network, inputs, labels, task)
-        if self.memory is None:
+        if self.quadratic is None:
             return Quadratic(fisher, {name: network.tensors[name].clone() for name in fisher})
         if settings.form == "online":
-            return self.memory.move(fisher, network.tensors, settings.decay)
-        return self.memory.add(fisher, network.tensors)
+            return self.quadratic.move(fisher, network.tensors, settings.decay)
+        return self.quadratic.add(fisher, network.tensors)
 
-    def state(self) -> State:
-        """Return what has been learnt: the network and the quadratic."""
-        state = super().state()
-        if self.memory is not None:
-            for part in ("precision", "centre"):
-                state.tensors.update({f"{MEMORY}{part}/{name}": t for name, t in getattr(self.memory, part).items()})
-        return state
+    def _kept(self) -> State:
+        if self.quadratic is None:
+            return State({}, {})
+        parts = {part: getattr(self.quadratic, part) for part in PARTS}
+        return State({}, {f"{part}/{name}": tensor for part in PARTS for name, tensor in parts[part].items()})
 
-    def restore(self, state: State) -> None:
-        """Take back what ``state`` returned."""
-        memory, network = take_memory(state.tensors)
-        super().restore(State(state.facts, network))
-        parts: dict[str, dict[str, Tensor]] = {"precision": {}, "centre": {}}
-        for key, tensor in memory.items():
+    def _check_kept(self, kept: State, seen: Sequence[SeenTask], /) -> None:
+        """Refuse a saved quadratic that is not one over this network's shared parameters."""
+        shapes = self.network.stored_shapes({}, [entry.classes for entry in seen])
+        wanted = {name: shape for name, shape in shapes.items() if self.network.is_shared(name)}
+        check_tensors(kept.tensors, {f"{part}/{name}": wanted[name] for part in PARTS for name in wanted})
+        for name, tensor in kept.tensors.items():
+            if not tensor.isfinite().all() or (name.startswith("precision/") and (tensor < 0).any()):
+                raise NetworkError(f"tensor '{EXTRA}{name}' holds numbers that cannot be")
+
+    def _restore_kept(self, kept: State, /) -> None:
+        parts: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS}
+        for key, tensor in kept.tensors.items():
             part, _, name = key.partition("/")
             parts[part][name] = tensor.to(self.device)
-        self.memory = Quadratic(**parts) if memory else None
-
-    def check_memory(self, memory: Mapping[str, Tensor], seen: Sequence[Seen]) -> None:
-        """Refuse a saved quadratic that is not one over this network's shared parameters."""
-        shapes = plain_shapes(self.graph, [entry.classes for entry in seen], shared_head=self.settings.shared_head)
-        wanted = {name: shape for name, shape in shapes.items() if self.network.is_shared(name)}
-        check_tensors(memory, {f"{part}/{name}": wanted[name] for part in ("precision", "centre") for name in wanted})
-        for name, tensor in memory.items():
-            if not tensor.isfinite().all() or (name.startswith("precision/") and (tensor < 0).any()):
-                raise NetworkError(f"tensor '{MEMORY}{name}' holds numbers that cannot be")
+        self.quadratic = Quadratic(**parts) if kept.tensors else None
 
 
 def fisher_information(network: PlainNetwork, inputs: Tensor, labels: Tensor, task: int) -> dict[str, Tensor]:

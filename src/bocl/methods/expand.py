@@ -14,20 +14,19 @@ from numpy.typing import NDArray
 
 from bocl.checks import counted
 from bocl.errors import InputError
-from bocl.methods.checks import as_widths, asked_widths, check_searcher, check_trained
+from bocl.methods.failures import check_trained
 from bocl.methods.reward import RewardSettings, make_cost
-from bocl.methods.rounds import TrainedChild, TrainRound, padding, train_round
+from bocl.methods.rounds import RoundMaker, RoundTrainer, TrainedChild, padding
+from bocl.methods.searcher_answers import as_widths, asked_widths, check_searcher
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, count, count_all, count_by_group
 from bocl.records.events import Listener, RoundStarted, TrialDone
-from bocl.records.record import Diagnostics, Experience, Trial
+from bocl.records.record import Diagnostics, Trial
 from bocl.search.problem import Explains, Problem, Searcher
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
-from bocl.training.recipe import Recipe
-from bocl.training.steps import StepCache
 from bocl.training.trainer import Effort
 
 SearcherFactory = Callable[[Problem, SearchSettings], Searcher]
@@ -39,136 +38,134 @@ class Expansion:
     """How the search for one task ended."""
 
     growth: Growth  # of the winner
-    trials: tuple[Trial, ...]  # every child, z = 0 first
-    difficulty: float  # NaN where it was not measured
-    effort: Effort
-    diagnostics: Diagnostics | None  # of a searcher that has any
+    trials: tuple[Trial, ...] = ()  # every child, z = 0 first
+    difficulty: float = math.nan  # where it was measured
+    effort: Effort = Effort()  # noqa: RUF009 - frozen
+    diagnostics: Diagnostics | None = None  # of a searcher that has any
 
 
 def expand(
-    network: ExpandableNetwork,
-    task: DeviceTask,
-    *,
-    name: str,
-    classes: int,
-    recipe: Recipe,
+    candidates: Candidates,
+    problem: Problem,
     search: SearchSettings,
-    reward: RewardSettings,
-    budget: int | None,
-    target: float | None,
     make_searcher: SearcherFactory,
-    history: Sequence[Experience],
-    measure_difficulty: bool,
-    seed: int,
-    listen: Listener,
-    train_round: TrainRound = train_round,
-) -> Expansion:
-    """Search the widths to add for the task called ``name``; the network is left as it is.
-
-    Trains the rounds the searcher asks for, all with the same recipe; z = 0 is trained with the first of them, or alone
-    where children are trained one by one. Where the difficulty M_t = A¹ - A² is asked for, a fresh base network (A¹)
-    and z = 0 (A²) are trained before; it is NaN where it is not, or one of the two fails. ``budget`` and ``target`` are
-    those of ``Problem``.
-    """
-    groups = len(network.graph.groups)
-    zero, bounds = (0,) * groups, search.bounds_for(groups)
-    before = network.widths  # the searcher may ask what it costs after the network has grown
-    cost = growth_cost(network, classes, reward)
-    problem = Problem(
-        bounds,
-        parameters=lambda z: count_all(network.graph, before, z, classes, network.settings),
-        penalty=lambda z: reward.alpha * cost(z),
-        budget=budget,
-        target=target,
-    )
-    kept: dict[Widths, TrainedChild] = {}
-    trials: list[Trial] = []
-    cache = StepCache()
-
-    def train_children(widths: Sequence[Widths]) -> list[Trial]:
-        seeds = [seed_for(seed, "child", task.index, len(trials) + offset) for offset in range(len(widths))]
-        children = train_round(
-            network,
-            task,
-            widths,
-            classes=classes,
-            recipe=recipe,
-            seeds=seeds,
-            order_seed=seed_for(seed, "order", task.index),
-            pad_to=padding(widths, bounds),
-            listen=listen,
-            cache=cache,
-            memory_gb=search.memory_gb,
-        )
-        kept.update(zip(widths, children, strict=True))
-        done = [_trial(problem, cost, z, child) for z, child in zip(widths, children, strict=True)]
-        trials.extend(done)
-        return done
-
-    effort, difficulty = Effort(), math.nan
-    problem = replace(problem, history=tuple(history), seed=seed_for(seed, "search", task.index))
-    if measure_difficulty:
-        listen(RoundStarted("difficulty", (network.graph.widths,)))
-        base = train_base(
-            network, task, classes=classes, recipe=recipe, seed=seed, listen=listen, train_round=train_round
-        )
-        effort = base.fit.effort
-        listen(RoundStarted("difficulty", (zero,)))
-        (known,) = train_children([zero])
-        difficulty = base.fit.accuracy - known.accuracy
-        problem = replace(problem, known=(known,))
-    else:
-        problem = replace(problem, awaited=(zero,))
-    searcher = make_searcher(replace(problem, difficulty=difficulty), search)
-    check_searcher(searcher)
-    while True:
-        alone = not kept and search.round_size == 1
-        asked = [] if alone else asked_widths(searcher.ask(search.round_size), problem, kept)
-        widths = asked if kept else [zero, *asked]
-        if not widths:
-            break
-        listen(RoundStarted("search", tuple(widths), trial=len(trials), trials=search.most_trials))
-        done = train_children(widths)
-        for number, trial in enumerate(done, start=len(trials) - len(done)):
-            listen(TrialDone(number, trial))
-        searcher.tell(done)
-    if all(trial.failed for trial in trials):
-        reasons = "; ".join(dict.fromkeys(child.failure for child in kept.values()))
-        check_trained(math.nan, name, f"{reasons}, in each of {counted(len(trials), 'child', 'children')}")
-    best = as_widths(searcher.best(), bounds, "best()")
-    if best not in kept:
-        raise InputError(f"the searcher's best() is {best}, which was never trained; it must be one of its trials")
-    winner = kept[best]
-    check_trained(winner.fit.accuracy, name, winner.failure)
-    effort = sum((child.fit.effort for child in kept.values()), start=effort)
-    diagnostics = searcher.diagnostics() if isinstance(searcher, Explains) else None
-    return Expansion(winner.growth, tuple(trials), difficulty, effort, diagnostics)
-
-
-def train_base(
-    network: ExpandableNetwork,
-    task: DeviceTask,
     *,
-    classes: int,
-    recipe: Recipe,
-    seed: int,
-    listen: Listener,
-    train_round: TrainRound = train_round,
-) -> TrainedChild:
-    """Train a fresh base network on a task, all of it, without attention."""
-    fresh = ExpandableNetwork(network.graph, network.settings, network.device)
-    (base,) = train_round(
-        fresh,
-        task,
-        [network.graph.widths],
-        classes=classes,
-        recipe=recipe,
-        seeds=[seed_for(seed, "base", task.index)],
-        order_seed=seed_for(seed, "order", task.index),
-        pad_to=network.graph.widths,
-        listen=listen,
+    difficulty: bool,
+) -> Expansion:
+    """Search the widths to add for a task; the network is left as it is.
+
+    Trains the rounds the searcher asks for; z = 0 is trained with the first of them, or before it where children are
+    trained one by one. With ``difficulty``, M_t = A¹ - A² is measured before: A¹ of a fresh base network, A² of z = 0;
+    it is NaN where it is not, or where one of the two fails.
+    """
+    zero = (0,) * len(problem.bounds)
+    if difficulty:
+        fresh = candidates.train_base("difficulty")
+        (reused,) = candidates.train("difficulty", [zero])
+        problem = replace(problem, known=(reused,), difficulty=fresh.fit.accuracy - reused.accuracy)
+    else:
+        problem = replace(problem, awaited=(zero,), difficulty=math.nan)
+    searcher = make_searcher(problem, search)
+    check_searcher(searcher)
+    while widths := _next_round(searcher, search, problem, candidates.trained, zero):
+        searcher.tell(candidates.train("search", widths, trials=search.most_trials))
+    winner = candidates.winner(searcher)
+    diagnostics = searcher.diagnostics() if isinstance(searcher, Explains) else None
+    return Expansion(winner.growth, tuple(candidates.trials), problem.difficulty, candidates.effort, diagnostics)
+
+
+def _next_round(
+    searcher: Searcher, search: SearchSettings, problem: Problem, trained: dict[Widths, TrainedChild], zero: Widths
+) -> list[Widths]:
+    """Return the widths to train next, z = 0 among the first; [] ends the search."""
+    if not trained and search.round_size == 1:
+        return [zero]
+    asked = asked_widths(searcher.ask(search.round_size), problem, trained)
+    return asked if trained else [zero, *asked]
+
+
+class Candidates:
+    """The children of one task: trained in rounds, scored, and kept until one of them wins.
+
+    trained  widths → child
+    trials   one for each, in the order they were trained
+    effort   what all trainings took, the fresh base network's too
+    """
+
+    def __init__(
+        self,
+        network: ExpandableNetwork,
+        data: DeviceTask,
+        problem: Problem,
+        cost: Cost,
+        rounds: RoundMaker,
+        trainer: RoundTrainer,
+        listen: Listener,
+    ) -> None:
+        self.trained: dict[Widths, TrainedChild] = {}
+        self.trials: list[Trial] = []
+        self.effort = Effort()
+        self._network, self._data, self._problem, self._cost = network, data, problem, cost
+        self._rounds, self._trainer, self._listen = rounds, trainer, listen
+
+    def train_base(self, purpose: str) -> TrainedChild:
+        """Train a fresh base network, which is no trial."""
+        asked = self._rounds.base(self._network.graph.widths, purpose)
+        self._listen(RoundStarted(purpose, asked.widths))
+        (base,) = self._trainer(asked, self._network, self._data, self._listen)
+        self.effort += base.fit.effort
+        return base
+
+    def train(self, purpose: str, widths: Sequence[Widths], *, trials: int = 0) -> list[Trial]:
+        """Train children with these widths as one round and return their trials.
+
+        trials  most that the search may make; 0 outside the search
+        """
+        first = len(self.trials)
+        seeds = [seed_for(self._rounds.seed, "child", self._rounds.task, first + at) for at in range(len(widths))]
+        asked = self._rounds.children(purpose, widths, seeds, padding(widths, self._problem.bounds))
+        self._listen(RoundStarted(purpose, asked.widths, first if trials else 0, trials))
+        for z, child in zip(widths, self._trainer(asked, self._network, self._data, self._listen), strict=True):
+            self.trained[z] = child
+            self.trials.append(self._trial(z, child))
+            self.effort += child.fit.effort
+        if trials:
+            for number, trial in enumerate(self.trials[first:], start=first):
+                self._listen(TrialDone(number, trial))
+        return self.trials[first:]
+
+    def winner(self, searcher: Searcher) -> TrainedChild:
+        """Return the child that the searcher takes, or say why there is none."""
+        name = self._data.name
+        if all(trial.failed for trial in self.trials):
+            reasons = "; ".join(dict.fromkeys(child.failure for child in self.trained.values()))
+            check_trained(math.nan, name, f"{reasons}, in each of {counted(len(self.trials), 'child', 'children')}")
+        best = as_widths(searcher.best(), self._problem.bounds, "best()")
+        if best not in self.trained:
+            raise InputError(f"the searcher's best() is {best}, which was never trained; it must be one of its trials")
+        winner = self.trained[best]
+        check_trained(winner.fit.accuracy, name, winner.failure)
+        return winner
+
+    def _trial(self, z: Widths, child: TrainedChild) -> Trial:
+        row, accuracy = np.array([z], dtype=np.int64), np.array([child.fit.accuracy])
+        return Trial(
+            z,
+            child.fit.accuracy,
+            int(self._problem.parameters(row)[0]),
+            float(self._problem.reward(accuracy, row)[0]),
+            float(self._cost(row)[0]),
+        )
+
+
+def growth_problem(network: ExpandableNetwork, classes: int, bounds: Widths, alpha: float, cost: Cost) -> Problem:
+    """Return what a searcher must know of one more task of so many classes, history and goal left out."""
+    graph, before, settings = network.graph, network.widths, network.settings  # as they are before the network grows
+    return Problem(
+        bounds,
+        parameters=lambda z: count_all(graph, before, z, classes, settings),
+        penalty=lambda z: alpha * cost(z),
     )
-    return base
 
 
 def growth_cost(network: ExpandableNetwork, classes: int, reward: RewardSettings) -> Cost:
@@ -184,15 +181,4 @@ def growth_cost(network: ExpandableNetwork, classes: int, reward: RewardSettings
         len(graph.groups),
         parameters=weights,
         by_group=lambda z: count_by_group(graph, before, z, settings),
-    )
-
-
-def _trial(problem: Problem, cost: Cost, z: Widths, child: TrainedChild) -> Trial:
-    row, accuracy = np.array([z], dtype=np.int64), np.array([child.fit.accuracy])
-    return Trial(
-        z,
-        child.fit.accuracy,
-        int(problem.parameters(row)[0]),
-        float(problem.reward(accuracy, row)[0]),
-        float(cost(row)[0]),
     )

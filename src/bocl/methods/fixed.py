@@ -2,109 +2,105 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from bocl.checks import counted, instance, optional, per_group, whole
+from bocl.checks import counted, instance, optional, per_group, settle, whole
 from bocl.checks import widths as units
 from bocl.errors import ConfigError
 from bocl.methods.budget import MOST_BUDGET, most_units
-from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
-from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
-from bocl.methods.method import Learned, State
-from bocl.methods.rounds import TrainRound, train_round
-from bocl.methods.saving import save
-from bocl.networks.expandable import ExpandableNetwork
+from bocl.methods.failures import check_trained
+from bocl.methods.growing import GrowingLearner
+from bocl.methods.method import Learned
+from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.networks.graph import Graph, Widths
-from bocl.networks.growth import GrowthSettings, count_tensors
-from bocl.records.events import Listener, RoundStarted, nobody
+from bocl.networks.growth import GrowthSettings
+from bocl.records.events import Listener, RoundStarted
 from bocl.search.lattice import scaled
 from bocl.search.settings import MOST_UNITS, SearchSettings
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
-from bocl.training.batches import task_to_device
-from bocl.training.device import resolve_device
+from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
 
 
-class Fixed:
+@dataclass(frozen=True)
+class FixedSettings:
+    """Of the method `fixed`.
+
+    widths    units added for every task after the first: one number for all groups, or one per group
+    budget    most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
+    children  so many are trained for every task after the first, and the best on validation samples is kept
+    """
+
+    widths: int | tuple[int, ...] = 4
+    budget: int | None = None
+    children: int = 1
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            "fixed",
+            widths=units(most=MOST_UNITS),
+            budget=optional(whole(least=1, most=MOST_BUDGET)),
+            children=whole(least=1, most=1000),
+        )
+
+
+class Fixed(GrowingLearner):
     """Control: the same growth for every task, without a search.
 
-    ``widths`` units are added for every task after the first: one number for all groups, or one per group. With a
-    ``budget`` they are scaled, in their proportions, to the most that keeps all parameters stored after ``tasks``
-    tasks within it; later tasks are taken to have as many classes as the one at hand, and where they have more, the
-    growth becomes smaller. Of ``children`` so made and trained, from other weights, the most accurate on validation
-    samples is kept: what a search gains by choosing among as many, whatever their widths.
+    With a budget, later tasks are taken to have as many classes as the one at hand; where they have more, the growth
+    becomes smaller. Of several children, made from other weights, the most accurate on validation samples is kept: what
+    a search gains by choosing among as many, whatever their widths.
     """
 
     name: ClassVar[str] = "fixed"
-    forgets: ClassVar[bool] = False
+    if_out_of_memory: ClassVar[str] = "smaller fixed.widths, recipe.batch_size or network"
 
     def __init__(
         self,
         network: nn.Module | Graph,
         *,
-        widths: int | Widths = 4,
-        budget: int | None = None,
-        children: int = 1,
+        settings: FixedSettings = FixedSettings(),  # noqa: B008 - frozen
         tasks: int = 10,
-        growth: GrowthSettings = GrowthSettings(),  # noqa: B008 - frozen
-        recipe: Recipe = Recipe(),  # noqa: B008 - frozen
+        growth: GrowthSettings = GrowthSettings(),  # noqa: B008
+        recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
-        self.graph = as_graph(network)
-        self.widths = units(most=MOST_UNITS)("fixed.widths", widths)
-        self.budget = optional(whole(least=1, most=MOST_BUDGET))("fixed.budget", budget)
-        self.children = whole(least=1, most=1000)("fixed.children", children)
-        self.tasks = whole(least=1)("tasks", tasks)
-        self.growth = instance("growth", growth, GrowthSettings)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
-        self.device = resolve_device(device)
-        self.network = ExpandableNetwork(self.graph, growth, self.device)
-        self.seen: list[Seen] = []
-        self.train_round: TrainRound = train_round
-        self._shape = per_group("fixed.widths", self.widths, len(self.graph.groups))
-        if budget is not None and not any(self._shape):
-            raise ConfigError(f"fixed.widths is {widths!r}, which fixed.budget cannot scale; give at least one unit")
+        """Take any network BOCL takes.
 
-    @memory_told("smaller fixed.widths, recipe.batch_size or network")
-    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
-        """Learn one more task with the fixed growth."""
-        check_task(self.graph, task, self.seen)
-        index = len(self.seen)
-        data = task_to_device(task, index, self.device)
+        tasks  how many there will be: over these the budget is spread
+        """
+        super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device)
+        self.settings = instance("settings", settings, FixedSettings)
+        self.tasks = whole(least=1)("tasks", tasks)
+        self._shape = per_group("fixed.widths", settings.widths, len(self.graph.groups))
+        if settings.budget is not None and not any(self._shape):
+            raise ConfigError(
+                f"fixed.widths is {settings.widths!r}, which fixed.budget cannot scale; give at least one unit"
+            )
+
+    def _learn(self, task: Task, data: DeviceTask, listen: Listener, trainer: RoundTrainer, /) -> Learned:
+        """Train the fixed growth, once or several times, and keep the best."""
         z = self._step(task.classes)
-        count = self.children if self.seen else 1
-        listen(RoundStarted("base", (z,) * count))
-        children = self.train_round(
-            self.network,
-            data,
-            [z] * count,
-            classes=task.classes,
-            recipe=self.recipe,
-            seeds=[
-                seed_for(self.seed, "base", index),
-                *(seed_for(self.seed, "base", index, i) for i in range(1, count)),
-            ],
-            order_seed=seed_for(self.seed, "order", index),
-            pad_to=z,
-            listen=listen,
-            memory_gb=SearchSettings().memory_gb,
-        )
+        count = self.settings.children if self.seen else 1
+        rounds = RoundMaker(data.index, data.classes, self.recipe, self.seed, memory_gb=SearchSettings().memory_gb)
+        first = seed_for(self.seed, "base", data.index)
+        others = [seed_for(self.seed, "base", data.index, at) for at in range(1, count)]
+        asked = rounds.children("base", [z] * count, [first, *others], pad_to=z)
+        listen(RoundStarted(asked.purpose, asked.widths))
+        children = trainer(asked, self.network, data, listen)
         trained = [child for child in children if not child.failure] or children
         best = max(trained, key=lambda child: child.fit.accuracy)
         check_trained(best.fit.accuracy, task.name, best.failure)
-        accuracy = score(self.network, best.growth, data)
-        self.network.commit(best.growth)
-        self.seen.append(Seen.of(task))
         effort = sum((child.fit.effort for child in children), start=Effort())
-        return Learned(task.name, z, accuracy, count_tensors(best.growth.tensors), effort=effort)
+        return replace(self._commit(task, best.growth, data), effort=effort)
 
     def check_budget(self, classes: int) -> None:
         """Refuse a budget that the tasks to come, of as many classes, exceed even if nothing grows."""
@@ -112,40 +108,17 @@ class Fixed:
 
     def _step(self, classes: int) -> Widths:
         """Return what to add for one more task, or refuse a budget that all tasks exceed without growing."""
-        z = self._shape
-        if self.budget is not None:
-            left, tasks = self.budget - sum(self.parameters().values()), max(self.tasks - len(self.seen), 1)
+        z, budget = self._shape, self.settings.budget
+        if budget is not None:
+            left, tasks = budget - sum(self.parameters().values()), max(self.tasks - len(self.seen), 1)
             k = most_units(self.network, self._shape, classes, tasks=tasks, left=left)
             if k < 0:
                 every = counted(max(self.tasks, len(self.seen) + 1), "task")
                 raise ConfigError(
-                    f"fixed.budget is {self.budget:,}, which the base network, and attention and a head for each of "
+                    f"fixed.budget is {budget:,}, which the base network, and attention and a head for each of "
                     f"{every}, exceed; give a larger budget or a smaller network"
                 )
             if len(self.seen) > 1:  # what rounding left over does not make later tasks larger than earlier ones
                 k = min(k, max(self.network.growths[-1].widths))
             z = scaled(self._shape, k)
         return z if self.seen else self.graph.widths
-
-    def predict(self, x: Any, task: int) -> Tensor:
-        """Return logits (n, classes): the same bits as on the day the task was learnt.
-
-        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
-        """
-        return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
-
-    def parameters(self) -> dict[str, int]:
-        """Count what is stored, by part."""
-        return stored_parameters(self.network)
-
-    def state(self) -> State:
-        """Return what has been learnt."""
-        return growing_state(self.network, self.seen)
-
-    def restore(self, state: State) -> None:
-        """Take back what ``state`` returned."""
-        self.seen = restore_growing(self.network, state)
-
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder of its own."""
-        save(self, folder)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from bocl.methods.fixed import Fixed
+from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
 from bocl.training.recipe import Recipe
@@ -17,7 +17,6 @@ class Frozen(Fixed):
     """Control: no growth at all; later tasks get attention over the first network's features, and a head."""
 
     name: ClassVar[str] = "frozen"
-    forgets: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -28,4 +27,7 @@ class Frozen(Fixed):
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
-        super().__init__(network, widths=0, growth=growth, recipe=recipe, seed=seed, device=device)
+        """Take any network BOCL takes."""
+        super().__init__(
+            network, settings=FixedSettings(widths=0), growth=growth, recipe=recipe, seed=seed, device=device
+        )

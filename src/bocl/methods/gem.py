@@ -1,7 +1,7 @@
-"""GEM: one network that takes no step against what it remembers of an earlier task.
+"""GEM: one network that takes no step against the stored samples of an earlier task.
 
-With g the gradient on the batch, and those on every earlier task's memory as the rows of G, a step against a row raises
-that task's loss. Where one would, g gives way to the nearest gradient that raises none:
+With g the gradient on the batch, and those on every earlier task's samples as the rows of G, a step against a row
+raises that task's loss. Where one would, g gives way to the nearest gradient that raises none:
 
     min_g̃  ½ ‖g̃ - g‖²   subject to  G g̃ ≥ 0
 
@@ -39,17 +39,18 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bocl.checks import flag, instance, number, settle, whole
 from bocl.errors import NetworkError
-from bocl.methods.checks import Seen, check_task, memory_told
-from bocl.methods.method import MEMORY, Learned, State, join_tensors, part_tensors, take_memory
+from bocl.methods.method import Learned, Learner, State
 from bocl.methods.plain import fine_tune
-from bocl.methods.sn import SN
+from bocl.methods.rounds import RoundTrainer
+from bocl.methods.seen import SeenTask
+from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.plain import PlainNetwork, plain_logits
 from bocl.networks.stacked import Children
-from bocl.records.events import Listener, nobody
+from bocl.records.events import Listener
 from bocl.seeding import seed_for
 from bocl.tasks.task import Split, Task
-from bocl.training.batches import task_to_device, to_device
+from bocl.training.batches import DeviceTask, to_device
 from bocl.training.hooks import Hooks, Part
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
@@ -81,11 +82,13 @@ class GEMSettings:
         )
 
 
-class GEM(SN):
+class GEM(Learner):
     """Gradient episodic memory: one network, no step against the stored samples of an earlier task."""
 
     name: ClassVar[str] = "gem"
     forgets: ClassVar[bool] = True
+    if_out_of_memory: ClassVar[str] = "a smaller recipe.batch_size, gem.memories or network"
+    network: PlainNetwork
 
     def __init__(
         self,
@@ -96,58 +99,41 @@ class GEM(SN):
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
+        """Take any network BOCL takes."""
+        super().__init__(network, recipe=recipe, seed=seed, device=device)
         self.settings = instance("settings", settings, GEMSettings)
-        super().__init__(network, shared_head=settings.shared_head, recipe=recipe, seed=seed, device=device)
-        self.memory: list[Split] = []  # samples of every task learnt
+        self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
+        self.samples: list[Split] = []  # stored of every task learnt
 
-    @memory_told("a smaller recipe.batch_size, gem.memories or network")
-    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
-        """Fine-tune on one more task without a step against the memories, and keep samples of it."""
-        check_task(self.graph, task, self.seen)
-        index = len(self.seen)
-        data = task_to_device(task, index, self.device)
-        memories = Memories(self.network, self.memory, self.settings.margin) if self.memory else None
+    def _learn(self, task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+        """Fine-tune without a step against the stored samples, and keep samples of this task."""
+        stored = StoredSamples(self.network, self.samples, self.settings.margin) if self.samples else None
         network, learned = fine_tune(
             self.network,
-            task,
             data,
             self.recipe,
             seed=self.seed,
             listen=listen,
-            hooks=lambda trained: Hooks(adjust_gradients=partial(memories.steer, trained) if memories else None),
+            hooks=lambda trained: Hooks(adjust_gradients=partial(stored.steer, trained) if stored else None),
         )
-        draw = torch.Generator().manual_seed(seed_for(self.seed, "memory", index))
-        kept = torch.randperm(len(task.train), generator=draw)[: self.settings.memories]
-        self.memory.append(replace(task.train, raw=task.train.raw[kept], labels=task.train.labels[kept]))
-        self.network = network
-        self.seen.append(Seen.of(task))
         steps = learned.effort.samples // min(self.recipe.batch_size, len(task.train))
-        shown = Effort(steps * sum(map(len, self.memory[:index])))
+        shown = Effort(steps * sum(map(len, self.samples)))
+        draw = torch.Generator().manual_seed(seed_for(self.seed, "memory", data.index))
+        kept = torch.randperm(len(task.train), generator=draw)[: self.settings.memories]
+        self.samples.append(replace(task.train, raw=task.train.raw[kept], labels=task.train.labels[kept]))
+        self.network = network
         return replace(learned, effort=learned.effort + shown)
 
-    def state(self) -> State:
-        """Return what has been learnt: the network, and the samples kept of every task."""
-        state = super().state()
-        samples = join_tensors([{"raw": split.raw, "labels": split.labels} for split in self.memory])
-        state.tensors.update({MEMORY + name: tensor for name, tensor in samples.items()})
-        return state
+    def _kept(self) -> State:
+        return State({}, join_tensors([{"raw": split.raw, "labels": split.labels} for split in self.samples]))
 
-    def restore(self, state: State) -> None:
-        """Take back what ``state`` returned."""
-        memory, network = take_memory(state.tensors)
-        super().restore(State(state.facts, network))
-        self.memory = [
-            Split(kept["raw"], kept["labels"], entry.mean, entry.std)
-            for kept, entry in zip(part_tensors(memory, len(self.seen)), self.seen, strict=True)
-        ]
-
-    def check_memory(self, memory: Mapping[str, Tensor], seen: Sequence[Seen]) -> None:
+    def _check_kept(self, kept: State, seen: Sequence[SeenTask], /) -> None:
         """Refuse saved samples that are not of the tasks seen."""
         wanted = {f"{task}/{name}" for task in range(len(seen)) for name in ("raw", "labels")}
-        if memory.keys() != wanted:
+        if kept.tensors.keys() != wanted:
             raise NetworkError(f"samples are kept of other tasks than the {len(seen)} that were learnt")
-        for task, (kept, entry) in enumerate(zip(part_tensors(memory, len(seen)), seen, strict=True)):
-            raw, labels = kept["raw"], kept["labels"]
+        for task, (part, entry) in enumerate(zip(part_tensors(kept.tensors, len(seen)), seen, strict=True)):
+            raw, labels = part["raw"], part["labels"]
             like = raw.dtype == (torch.uint8 if entry.in_bytes else torch.float32) and labels.dtype == torch.int64
             sized = labels.dim() == 1 and 1 <= len(labels) <= self.settings.memories
             if not like or not sized or raw.shape != (len(labels), *entry.shape) or not raw.isfinite().all():
@@ -155,8 +141,14 @@ class GEM(SN):
             if labels.min() < 0 or labels.max() >= entry.classes:
                 raise NetworkError(f"the samples kept of task {task} have labels beyond its {entry.classes} classes")
 
+    def _restore_kept(self, kept: State, /) -> None:
+        self.samples = [
+            Split(part["raw"], part["labels"], entry.mean, entry.std)
+            for part, entry in zip(part_tensors(kept.tensors, len(self.seen)), self.seen, strict=True)
+        ]
 
-class Memories:
+
+class StoredSamples:
     """The samples of T earlier tasks, padded to one shape, so that one pass gives the gradients of all.
 
     inputs  (T, M, *shape)
@@ -165,13 +157,12 @@ class Memories:
     absent  (T, classes)    added to logits: -∞ for classes a task does not have
     """
 
-    def __init__(self, network: PlainNetwork, memory: Sequence[Split], margin: float) -> None:
-        splits = [to_device(split, network.device) for split in memory]
+    def __init__(self, network: PlainNetwork, samples: Sequence[Split], margin: float) -> None:
         self.margin = margin
-        samples = [split.rows(slice(None)) for split in splits]
-        self.inputs = pad_sequence([inputs for inputs, _ in samples], batch_first=True)
-        self.labels = pad_sequence([labels for _, labels in samples], batch_first=True, padding_value=NO_LABEL)
-        heads = [network.head_of(task) for task in range(len(splits))]
+        pairs = [to_device(split, network.device).rows(slice(None)) for split in samples]
+        self.inputs = pad_sequence([inputs for inputs, _ in pairs], batch_first=True)
+        self.labels = pad_sequence([labels for _, labels in pairs], batch_first=True, padding_value=NO_LABEL)
+        heads = [network.head_of(task) for task in range(len(pairs))]
         kinds = (
             [] if network.shared_head else [kind for kind in ("weight", "bias") if f"head0/{kind}" in network.tensors]
         )
@@ -211,16 +202,16 @@ class Memories:
         The host solves the dual in between (``Hooks``). Numbers that are not finite stay so, be they the batch's or a
         memory's, and the training tells that it diverged.
         """
-        memory = self.gradients(trained)
-        rows = torch.cat([gradient.flatten(1) for gradient in memory.values()], dim=1)  # G (T, P)
-        own = {name: _gradient(parameters[name]) for name in memory}
+        stored = self.gradients(trained)
+        rows = torch.cat([gradient.flatten(1) for gradient in stored.values()], dim=1)  # G (T, P)
+        own = {name: _gradient(parameters[name]) for name in stored}
         g = torch.cat([gradient.flatten() for gradient in own.values()])
         both = torch.cat([rows, g[None]]).double()  # sharp enough for a Cholesky factor, also where products are tf32
         facts = both[:-1] @ both.T  # (T, T + 1)
         weights = g.new_zeros(len(rows))  # v (T,)
         yield partial(self.weigh, facts, weights)
         for name, gradient in own.items():
-            gradient += torch.tensordot(weights, memory[name], dims=1).view_as(gradient)
+            gradient += torch.tensordot(weights, stored[name], dims=1).view_as(gradient)
 
     def weigh(self, facts: Tensor, weights: Tensor) -> None:
         """Set the weights v (T,) by G Gᵀ and G g, the columns of facts (T, T + 1); they stay 0 if none is against g."""

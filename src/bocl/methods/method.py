@@ -1,27 +1,39 @@
 """What every method is: one call per task, predictions for any task seen, a state that can be saved.
 
-A method counts tasks in the order it learns them, from 0.
+A method is a ``Learner``: it says how it learns a task (``_learn``) and with which network. What the rest of the house
+asks of a method (its budget, its proof, its gates, what it keeps) are methods of ``Learner`` with a default, so that
+nobody needs to know which method it is. A method counts tasks in the order it learns them, from 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bocl.errors import NetworkError
-from bocl.methods.checks import Seen
+from bocl.checks import instance, whole
+from bocl.methods.failures import out_of_memory_explained
+from bocl.methods.rounds import LocalTrainer, RoundTrainer
+from bocl.methods.seen import SeenTask, check_inputs, check_task, seen_from
+from bocl.networks.by_task import part_tensors
+from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
+from bocl.networks.growth import Shapes
+from bocl.networks.trace import trace
 from bocl.records.events import Listener, nobody
 from bocl.records.record import Diagnostics, Trial, Widths
 from bocl.tasks.task import Task
+from bocl.training.batches import DeviceTask, task_to_device
+from bocl.training.device import resolve_device
+from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
 
-MEMORY = "memory/"  # begins the names of tensors that a method keeps beside its networks
+EXTRA = "memory/"  # begins the saved names of tensors that a method keeps besides its network
 
 
 @dataclass(frozen=True)
@@ -56,72 +68,160 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """All a method must remember, without its settings: JSON values and tensors."""
+    """All a method must keep, without its settings: JSON values and tensors."""
 
     facts: dict[str, Any]
     tensors: dict[str, Tensor]
 
 
-class Method(Protocol):
+class Network(Protocol):
+    """What a learner asks of its network, whatever its kind."""
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes of the task)."""
+        ...
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part: shared, heads, attention, norms."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a save holds besides tensors and classes, as JSON values."""
+        ...
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return every tensor that is saved."""
+        ...
+
+    def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int], /) -> Shapes:
+        """Return the shape every saved tensor must have, or refuse saved facts that cannot be."""
+        ...
+
+    def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int], /) -> None:
+        """Take back what ``facts`` and ``stored`` returned, after tasks of these numbers of classes."""
+        ...
+
+
+class Learner:
     """A system that learns tasks in a row.
 
-    forgets  whether learning a task may change what earlier tasks compute with
+    name              as in ``method_table.py``
+    forgets           whether learning a task may change what earlier tasks compute with
+    if_out_of_memory  what a user can make smaller
     """
 
     name: ClassVar[str]
     forgets: ClassVar[bool]
-    graph: Graph
-    device: torch.device
-    seen: list[Seen]
+    if_out_of_memory: ClassVar[str] = "a smaller recipe.batch_size or network"
+    network: Network
 
-    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
-        """Learn one more task."""
-        ...
+    def __init__(self, network: nn.Module | Graph, *, recipe: Recipe, seed: int, device: str | torch.device) -> None:
+        self.graph = network if isinstance(network, Graph) else trace(network)
+        self.recipe = instance("recipe", recipe, Recipe)
+        self.seed = whole()("seed", seed)
+        self.device = resolve_device(device)
+        self.seen: list[SeenTask] = []
+
+    def learn(self, task: Task, listen: Listener = nobody, *, trainer: RoundTrainer | None = None) -> Learned:
+        """Learn one more task.
+
+        listen   is told what happens, for a person to watch
+        trainer  trains the rounds of methods that grow children, instead of this process
+        """
+        check_task(self.graph, task, self.seen)
+        self.check_budget(task.classes)
+        with out_of_memory_explained(self.if_out_of_memory):
+            data = task_to_device(task, len(self.seen), self.device)
+            learned = self._learn(task, data, listen, trainer or LocalTrainer())
+        self.seen.append(SeenTask.of(task))
+        return learned
+
+    def _learn(self, task: Task, data: DeviceTask, listen: Listener, trainer: RoundTrainer, /) -> Learned:
+        """Learn one more task, which fits the network and the budget; a failure leaves the learner as it was."""
+        raise NotImplementedError
 
     def predict(self, x: Any, task: int) -> Tensor:
-        """Return logits (n, classes) for the inputs of a task learnt before; ``check_inputs`` says what x may be."""
-        ...
+        """Return logits (n, classes) for the inputs of a task learnt before.
+
+        Where the method forgets nothing they have the same bits as on the day the task was learnt.
+
+        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
+        """
+        return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
 
     def parameters(self) -> dict[str, int]:
-        """Count what is stored now, by part: shared, heads, attention, norms."""
-        ...
+        """Count what is stored, by part: shared, heads, attention, norms."""
+        return self.network.parameters()
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder of its own; ``bocl.load`` rebuilds it from there."""
+        from bocl.methods.saving import save
+
+        save(self, folder)
+
+    # What is kept between two tasks.
 
     def state(self) -> State:
-        """Return what has been learnt."""
-        ...
+        """Return what has been learnt: the network's, the tasks seen, and what the method keeps besides."""
+        kept = self._kept()
+        facts = {**self.network.facts(), "seen": [asdict(entry) for entry in self.seen], **kept.facts}
+        return State(facts, {**self.network.stored(), **{EXTRA + name: value for name, value in kept.tensors.items()}})
+
+    def check_state(self, state: State) -> None:
+        """Refuse a saved state that is not one of this method: its facts first, then every tensor by name and shape."""
+        seen = seen_from(state.facts, self.graph)
+        kept, own = split_extra(state.tensors)
+        check_tensors(own, self.network.stored_shapes(state.facts, [entry.classes for entry in seen]))
+        self._check_kept(State(state.facts, kept), seen)
 
     def restore(self, state: State) -> None:
         """Take back what ``state`` returned, in a method made with the same settings."""
-        ...
+        self.seen = seen_from(state.facts, self.graph)
+        kept, own = split_extra(state.tensors)
+        self.network.restore(state.facts, own, [entry.classes for entry in self.seen])
+        self._restore_kept(State(state.facts, kept))
 
+    def _kept(self) -> State:
+        """Return what the method keeps besides its network."""
+        return State({}, {})
 
-@runtime_checkable
-class KeepsToBudget(Protocol):
-    """A method that may be given a number of parameters to keep to."""
+    def _check_kept(self, kept: State, _seen: Sequence[SeenTask], /) -> None:
+        """Refuse what is not what ``_kept`` returned after these tasks."""
+        check_tensors({EXTRA + name: tensor for name, tensor in kept.tensors.items()}, {})
+
+    def _restore_kept(self, _kept: State, /) -> None:
+        """Take back what ``_kept`` returned."""
+
+    # What a run asks of every method.
 
     def check_budget(self, classes: int) -> None:
-        """Refuse, before anything is trained, a budget that tasks of as many classes exceed even if nothing grows."""
-        ...
+        """Refuse, before anything is trained, a budget that tasks of so many classes exceed even if nothing grows."""
+
+    def recall(self, tasks: Sequence[Task]) -> None:
+        """Take back the data of the tasks learnt before, where the method needs it and no saved state holds it."""
+
+    def extra_numbers(self) -> int:
+        """Count the numbers kept besides the parameters, to learn later tasks with."""
+        return sum(tensor.numel() for tensor in self._kept().tensors.values())
+
+    def widths_by_task(self) -> list[Widths] | None:
+        """Return what every task added, where the state says it."""
+        return None
+
+    def tensors_by_task(self) -> list[dict[str, Tensor]]:
+        """Return every tensor and buffer each task computes with.
+
+        A method that changes earlier tasks stores nothing for one task only: all it stores is given for each.
+        """
+        tensors = self.state().tensors
+        return [tensors] * len(self.seen) if self.forgets else part_tensors(tensors, len(self.seen))
+
+    def gate_openness(self, _task: int, _inputs: Tensor, /) -> dict[str, Tensor]:
+        """Return {gated layer: mean gate on the units of every task up to this one}; nothing without gates."""
+        return {}
 
 
-def join_tensors(by_task: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Put the tensors of every task into one mapping, named ``TASK/NAME``."""
-    return {f"{task}/{name}": tensor for task, tensors in enumerate(by_task) for name, tensor in tensors.items()}
-
-
-def part_tensors(tensors: Mapping[str, Tensor], tasks: int) -> list[dict[str, Tensor]]:
-    """Undo ``join_tensors``."""
-    parted: list[dict[str, Tensor]] = [{} for _ in range(tasks)]
-    numbers = {str(task): task for task in range(tasks)}
-    for key, tensor in tensors.items():
-        task, _, name = key.partition("/")
-        if task not in numbers:
-            raise NetworkError(f"tensor '{key}' is of none of the {tasks} there are")
-        parted[numbers[task]][name] = tensor
-    return parted
-
-
-def take_memory(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return what a method keeps beside its network, names without ``MEMORY``, and the network's own tensors."""
-    memory = {name.removeprefix(MEMORY): tensor for name, tensor in tensors.items() if name.startswith(MEMORY)}
-    return memory, {name: tensor for name, tensor in tensors.items() if not name.startswith(MEMORY)}
+def split_extra(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return what a method keeps besides its network, names without ``EXTRA``, and the network's own tensors."""
+    kept = {name.removeprefix(EXTRA): tensor for name, tensor in tensors.items() if name.startswith(EXTRA)}
+    return kept, {name: tensor for name, tensor in tensors.items() if not name.startswith(EXTRA)}

@@ -16,27 +16,24 @@ Weights of laterals are counted as shared.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from bocl.checks import instance, number, one_or_each, per_group, settle, whole
-from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
-from bocl.methods.method import Learned, State, join_tensors, part_tensors
+from bocl.checks import instance, number, one_or_each, per_group, settle
+from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import train_one
-from bocl.methods.saving import save
+from bocl.methods.rounds import RoundTrainer
 from bocl.networks.graph import Graph
-from bocl.networks.growth import PARTS, count_tensors
+from bocl.networks.growth import count_tensors
 from bocl.networks.lateral import LateralNetwork, narrowed
-from bocl.records.events import Listener, RoundStarted, nobody
+from bocl.records.events import Listener, RoundStarted
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
-from bocl.training.batches import task_to_device
-from bocl.training.device import resolve_device
+from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
 
@@ -59,69 +56,35 @@ class PGNSettings:
         settle(self, "pgn", width=one_or_each(fraction), adapter=fraction)
 
 
-class PGN:
+class PGN(Learner):
     """Progressive network: one column per task beside frozen ones."""
 
     name: ClassVar[str] = "pgn"
     forgets: ClassVar[bool] = False
+    if_out_of_memory: ClassVar[str] = "smaller pgn.width, pgn.adapter or recipe.batch_size"
+    network: LateralNetwork
 
     def __init__(
         self,
         network: nn.Module | Graph,
         *,
         settings: PGNSettings = PGNSettings(),  # noqa: B008 - frozen
-        recipe: Recipe = Recipe(),  # noqa: B008 - frozen
+        recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
-        self.graph = as_graph(network)
+        """Take any network BOCL takes."""
+        super().__init__(network, recipe=recipe, seed=seed, device=device)
         self.settings = instance("settings", settings, PGNSettings)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
-        self.device = resolve_device(device)
         width = per_group("pgn.width", self.settings.width, len(self.graph.groups))
         self.network = LateralNetwork(narrowed(self.graph, width), ratio=self.settings.adapter, device=self.device)
-        self.seen: list[Seen] = []
 
-    @memory_told("smaller pgn.width, pgn.adapter or recipe.batch_size")
-    def learn(self, task: Task, listen: Listener = nobody) -> Learned:
-        """Train a column for one more task; those before stay as they are."""
-        check_task(self.graph, task, self.seen)
-        index = len(self.seen)
-        data = task_to_device(task, index, self.device)
+    def _learn(self, task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+        """Train a column; those before stay as they are."""
         widths = self.network.graph.widths
         listen(RoundStarted("base", (widths,)))
-        column = self.network.next_column(task.classes, seed=seed_for(self.seed, "base", index))
-        order = seed_for(self.seed, "order", index)
-        fit = train_one(column, [data], self.recipe, name=task.name, seed=order, listen=listen)
+        column = self.network.next_column(task.classes, seed=seed_for(self.seed, "base", data.index))
+        fit = train_one(column, [data], self.recipe, seed=seed_for(self.seed, "order", data.index), listen=listen)
         self.network.commit(column.tensors)
-        self.seen.append(Seen.of(task))
-        score = accuracy(partial(self.network.predict, task=index), data.validation)
+        score = accuracy(partial(self.network.predict, task=data.index), data.validation)
         return Learned(task.name, widths, score, count_tensors(column.tensors), effort=fit.effort)
-
-    def predict(self, x: Any, task: int) -> Tensor:
-        """Return logits (n, classes): the same bits as on the day the task was learnt.
-
-        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
-        """
-        return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
-
-    def parameters(self) -> dict[str, int]:
-        """Count what is stored, by part; laterals are shared weights."""
-        by_task = [count_tensors(column) for column in self.network.columns]
-        return {part: sum(task[part] for task in by_task) for part in PARTS}
-
-    def state(self) -> State:
-        """Return what has been learnt."""
-        return State({"seen": [asdict(entry) for entry in self.seen]}, join_tensors(self.network.columns))
-
-    def restore(self, state: State) -> None:
-        """Take back what ``state`` returned."""
-        self.seen = seen_from(state.facts)
-        self.network.columns = []
-        for tensors in part_tensors(state.tensors, len(self.seen)):
-            self.network.commit(tensors)
-
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder of its own."""
-        save(self, folder)

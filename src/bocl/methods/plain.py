@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bocl.methods.checks import check_trained
+from bocl.methods.failures import check_trained
 from bocl.methods.method import Learned
 from bocl.networks.growth import PARTS, count_tensors
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.stacked import Children
 from bocl.records.events import EpochDone, Listener, RoundStarted
 from bocl.seeding import seed_for
-from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
 from bocl.training.hooks import Hooks
@@ -20,12 +19,9 @@ from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
 from bocl.training.trainer import Effort, Fit, train
 
-WAY_OUT_OF_MEMORY = "a smaller recipe.batch_size or network"
-
 
 def fine_tune(
     network: PlainNetwork,
-    task: Task,
     data: DeviceTask,
     recipe: Recipe,
     *,
@@ -40,10 +36,10 @@ def fine_tune(
     """
     before = count_tensors(network.tensors)
     network = network.copy()
-    network.add_task(task.classes, seed=seed_for(seed, "base", data.index))
+    network.add_task(data.classes, seed=seed_for(seed, "base", data.index))
     order = seed_for(seed, "order", data.index)
-    effort = train_plain(network, [data], recipe, name=task.name, seed=order, listen=listen, hooks=hooks)
-    return network, learned_plain(network, task, data, head=data.index, before=before, effort=effort)
+    effort = train_plain(network, [data], recipe, seed=order, listen=listen, hooks=hooks)
+    return network, learned_plain(network, data, head=data.index, before=before, effort=effort)
 
 
 def train_plain(
@@ -51,18 +47,14 @@ def train_plain(
     tasks: Sequence[DeviceTask],
     recipe: Recipe,
     *,
-    name: str,
     seed: int,
     listen: Listener,
     hooks: Callable[[Children], Hooks] = lambda _trained: Hooks(),
 ) -> Effort:
-    """Train every weight of the network on these tasks and return what that took.
-
-    name  of the task that is being learnt, for the message of a training that diverges
-    """
+    """Train every weight of the network on these tasks, the one being learnt last, and return what that took."""
     listen(RoundStarted("base", (network.graph.widths,)))
     trained = network.trainable()
-    fit = train_one(trained, tasks, recipe, name=name, seed=seed, listen=listen, hooks=hooks(trained))
+    fit = train_one(trained, tasks, recipe, seed=seed, listen=listen, hooks=hooks(trained))
     network.take(trained)
     return fit.effort
 
@@ -72,12 +64,11 @@ def train_one(
     tasks: Sequence[DeviceTask],
     recipe: Recipe,
     *,
-    name: str,
     seed: int,
     listen: Listener,
     hooks: Hooks = Hooks(),  # noqa: B008 - frozen
 ) -> Fit:
-    """Train a stack of one, tell every epoch, and refuse what diverged."""
+    """Train a stack of one, tell every epoch, and refuse what diverged on the last of the tasks."""
     (fit,) = train(
         network,
         tasks,
@@ -86,12 +77,12 @@ def train_one(
         hooks=hooks,
         on_epoch=lambda done, total: listen(EpochDone(done, total)),
     )
-    check_trained(fit.accuracy, name)
+    check_trained(fit.accuracy, tasks[-1].name)
     return fit
 
 
 def learned_plain(
-    network: PlainNetwork, task: Task, data: DeviceTask, *, head: int, before: dict[str, int], effort: Effort
+    network: PlainNetwork, data: DeviceTask, *, head: int, before: dict[str, int], effort: Effort
 ) -> Learned:
     """Describe a task learnt by a network of fixed size: only a network's first task adds units.
 
@@ -102,7 +93,7 @@ def learned_plain(
     now = count_tensors(network.tensors)
     added = {part: now[part] - before[part] for part in PARTS}
     return Learned(
-        task.name,
+        data.name,
         widths,
         accuracy(partial(network.predict, task=head), data.validation),
         added,

@@ -10,19 +10,36 @@ The `tuned` controller also learns from batches of four, with standardised rewar
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, get_args
 
 import torch
 from torch import nn
 
-from bocl.checks import whole, word
+from bocl.checks import instance, settle, whole, word
 from bocl.methods.bocl import BOCL
 from bocl.methods.budget import GoalSettings
 from bocl.methods.reward import RewardSettings
-from bocl.networks.graph import Graph, Widths
-from bocl.networks.growth import GrowthSettings, Wiring
+from bocl.networks.graph import Graph
+from bocl.networks.growth import GrowthSettings
+from bocl.records.record import Experience
 from bocl.search.settings import ControllerName, SearchSettings
 from bocl.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class RCLSettings:
+    """Of the method `rcl`.
+
+    controller  `tuned`, or `as-released` by RCL's authors, which trains one child at a time
+    trials      children trained for every task but the first
+    """
+
+    controller: ControllerName = "tuned"
+    trials: int = 50
+
+    def __post_init__(self) -> None:
+        settle(self, "rcl", controller=word(*get_args(ControllerName)), trials=whole(least=1))
 
 
 class RCL(BOCL):
@@ -33,20 +50,16 @@ class RCL(BOCL):
     """
 
     name: ClassVar[str] = "rcl"
-    forgets: ClassVar[bool] = False
-    remembers: ClassVar[bool] = False
 
     def __init__(
         self,
         network: nn.Module | Graph,
         *,
-        controller: ControllerName = "tuned",
-        trials: int = 50,
-        bounds: int | Widths = 29,
-        memory_gb: float = 16.0,
-        wiring: Wiring = "full",
-        alpha: float = 5e-3,
-        goal: GoalSettings = GoalSettings(),  # noqa: B008 - frozen
+        settings: RCLSettings = RCLSettings(),  # noqa: B008 - frozen
+        growth: GrowthSettings = GrowthSettings(),  # noqa: B008
+        search: SearchSettings = SearchSettings(),  # noqa: B008
+        reward: RewardSettings = RewardSettings(),  # noqa: B008
+        goal: GoalSettings = GoalSettings(),  # noqa: B008
         tasks: int = 10,
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
@@ -54,33 +67,34 @@ class RCL(BOCL):
     ) -> None:
         """Take any network BOCL takes.
 
-        controller  `tuned`, or `as-released` by RCL's authors, which trains one child at a time
-        trials      children trained for every task but the first
-        bounds, memory_gb, wiring, alpha  as in SearchSettings, GrowthSettings and RewardSettings
-        goal, tasks  as in BOCL
+        growth, search, reward  of these only wiring, bounds, memory_gb and alpha are RCL's to set
+        goal, tasks             as in BOCL
         """
-        self.trials = whole(least=1)("rcl.trials", trials)
-        self.controller = word(*get_args(ControllerName))("rcl.controller", controller)
-        search = SearchSettings(
-            "reinforce",
-            trials=self.trials,
-            patience=self.trials,
-            warm_points=0,
-            bounds=bounds,
-            memory_gb=memory_gb,
-            round_size=1 if controller == "as-released" else SearchSettings.round_size,
-            controller=controller,
-        )
+        self.settings = instance("settings", settings, RCLSettings)
+        growth, search = instance("growth", growth, GrowthSettings), instance("search", search, SearchSettings)
         super().__init__(
             network,
-            growth=GrowthSettings(wiring, attention=False),
-            search=search,
-            reward=RewardSettings(alpha, "uniform"),
+            growth=GrowthSettings(growth.wiring, attention=False),
+            search=SearchSettings(
+                "reinforce",
+                trials=settings.trials,
+                patience=settings.trials,
+                warm_points=0,
+                bounds=search.bounds,
+                memory_gb=search.memory_gb,
+                round_size=1 if settings.controller == "as-released" else SearchSettings.round_size,
+                controller=settings.controller,
+            ),
+            reward=RewardSettings(instance("reward", reward, RewardSettings).alpha, "uniform"),
             goal=goal,
             tasks=tasks,
             recipe=recipe,
             seed=seed,
             device=device,
         )
-        self.bounds, self.memory_gb = search.bounds, search.memory_gb
-        self.wiring, self.alpha = self.growth.wiring, self.reward.alpha
+
+    def _remember(self, _experience: Experience, /) -> None:
+        """Keep nothing: every task's controller starts anew."""
+
+    def _remembered(self, _tasks: int, /) -> int:
+        return 0

@@ -1,23 +1,61 @@
-"""A round: children of one network, made, trained together and taken out again."""
+"""Rounds: children of one network, trained together.
+
+A ``Round`` says all that its result depends on besides the network and the data, as plain values: it can be written
+down, compared and sent elsewhere. A ``RoundTrainer`` turns it into trained children. ``LocalTrainer`` does so in this
+process; a run puts one around it that keeps every round on disk (``experiment/round_archive.py``).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from bocl.errors import BoclError
-from bocl.methods.checks import NOT_FINITE, is_out_of_memory
+from bocl.methods.failures import NOT_FINITE, is_out_of_memory
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth
-from bocl.records.events import EpochDone, Listener, OutOfMemory
+from bocl.records.events import EpochDone, Listener, OutOfMemory, nobody
+from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.memory import training_bytes
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import Effort, Fit, train
+
+
+@dataclass(frozen=True)
+class Round:
+    """Children to be trained together, on one task.
+
+    purpose           `base` (the first network, or growth without a search), `difficulty` (the paper's meta-feature)
+                      or `search`
+    task              the task's number, from 0
+    classes           of the task
+    widths            z of every child
+    seeds             of every child's first weights
+    order_seed        of the order of samples: the same for all rounds of a task, so that the accuracies of children
+                      differ by their widths rather than by luck
+    pad_to            the widths that all children are padded to
+    recipe            how they are trained
+    fresh             whether they grow from nothing instead of from the network
+    memory_gb         most memory they may take together; a larger round is trained in parts
+    children_at_once  most children trained together, None for no limit
+    """
+
+    purpose: str
+    task: int
+    classes: int
+    widths: tuple[Widths, ...]
+    seeds: tuple[int, ...]
+    order_seed: int
+    pad_to: Widths
+    recipe: Recipe
+    fresh: bool = False
+    memory_gb: float = math.inf
+    children_at_once: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +67,70 @@ class TrainedChild:
     failure: str = ""
 
 
-#: What trains a round: ``train_round``, or a function called as it is, that remembers, or sends it elsewhere.
-TrainRound = Callable[..., list[TrainedChild]]
+def ignore(_children_at_once: int) -> None:
+    """Do nothing about a round that is halved."""
 
 
-@runtime_checkable
-class TrainsInRounds(Protocol):
-    """A method whose training is rounds and nothing else; what trains them can be replaced."""
+class RoundTrainer(Protocol):
+    """Trains rounds."""
 
-    train_round: TrainRound
+    def __call__(
+        self,
+        asked: Round,
+        network: ExpandableNetwork,
+        data: DeviceTask,
+        listen: Listener = nobody,
+        on_halving: Callable[[int], None] = ignore,
+    ) -> list[TrainedChild]:
+        """Train one child per entry of ``asked.widths``, in that order; the network itself stays as it is.
+
+        on_halving  called with the new number of children at once before a round that ran out of memory is tried again
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RoundMaker:
+    """Makes the rounds of one task.
+
+    seed  of the method: those of children, base network and order follow from it and the task's number
+    """
+
+    task: int
+    classes: int
+    recipe: Recipe
+    seed: int
+    memory_gb: float = math.inf
+    children_at_once: int | None = None
+
+    def base(self, widths: Widths, purpose: str = "base") -> Round:
+        """Return the round of a fresh base network, all of it, without attention."""
+        return Round(
+            purpose,
+            self.task,
+            self.classes,
+            (widths,),
+            (seed_for(self.seed, "base", self.task),),
+            seed_for(self.seed, "order", self.task),
+            widths,
+            self.recipe,
+            fresh=True,
+        )
+
+    def children(self, purpose: str, widths: Sequence[Widths], seeds: Sequence[int], pad_to: Widths) -> Round:
+        """Return the round of children that grow from the network."""
+        return Round(
+            purpose,
+            self.task,
+            self.classes,
+            tuple(widths),
+            tuple(seeds),
+            seed_for(self.seed, "order", self.task),
+            pad_to,
+            self.recipe,
+            memory_gb=self.memory_gb,
+            children_at_once=self.children_at_once,
+        )
 
 
 def padding(widths: Sequence[Widths], bounds: Widths) -> Widths:
@@ -51,74 +144,92 @@ def padding(widths: Sequence[Widths], bounds: Widths) -> Widths:
     return tuple(map(min, bounds, buckets))
 
 
-def train_round(
-    network: ExpandableNetwork,
-    task: DeviceTask,
-    widths: Sequence[Widths],
-    *,
-    classes: int,
-    recipe: Recipe,
-    seeds: Sequence[int],
-    order_seed: int,
-    pad_to: Widths,
-    listen: Listener,
-    cache: StepCache | None = None,
-    memory_gb: float = math.inf,
-    most_at_once: int | None = None,
-) -> list[TrainedChild]:
-    """Train one child per entry of ``widths``, in that order; the network itself stays as it is.
+class LocalTrainer:
+    """Trains the rounds of one task in this process.
 
-    A pure function of its arguments. Children of every round of a task share ``order_seed``, so that they
-    see the same batches and their accuracies differ by their widths rather than by luck.
-
-    A round that needs more than ``memory_gb``, or has more than ``most_at_once`` children, is trained in parts.
-    Out of memory all the same, it starts again in parts of half the size, so that all its children are trained
-    with one number at once. A child whose loss is not finite, or that raises, fails; the others go on.
+    It keeps captured steps from round to round. A captured step belongs to one network and one task, so a trainer
+    serves one task.
     """
-    at_once = min(len(widths), most_at_once or len(widths))
-    if at_once > 1 and math.isfinite(memory_gb):
-        one = network.grow(widths[:1], classes, seeds=seeds[:1], pad_to=pad_to)
-        at_once = max(1, min(at_once, int(memory_gb * 1e9 / training_bytes(one, task, recipe.batch_size))))
 
-    def train_part(part: slice) -> list[TrainedChild]:
-        children = network.grow(widths[part], classes, seeds=seeds[part], pad_to=pad_to)
-        fits = train(
-            children,
-            [task],
-            recipe,
-            seed=order_seed,
-            on_epoch=lambda done, total: listen(EpochDone(done, total)),
-            cache=cache,
-        )
-        return [
-            _failed(z, classes, NOT_FINITE, fit) if math.isnan(fit.accuracy) else TrainedChild(children.growth(at), fit)
-            for at, (z, fit) in enumerate(zip(widths[part], fits, strict=True))
-        ]
+    def __init__(self) -> None:
+        self._cache = StepCache()
 
-    def train_or_fail(start: int, stop: int) -> list[TrainedChild]:
+    def __call__(
+        self,
+        asked: Round,
+        network: ExpandableNetwork,
+        data: DeviceTask,
+        listen: Listener = nobody,
+        on_halving: Callable[[int], None] = ignore,
+    ) -> list[TrainedChild]:
+        """Train a round; see ``RoundTrainer``.
+
+        A round that is too large is trained in parts. Out of memory all the same, it starts again in parts of half the
+        size, so that all its children are trained with one number at once. A child whose loss is not finite, or that
+        raises, fails; the others go on.
+        """
+        if asked.fresh:
+            network = ExpandableNetwork(network.graph, network.settings, network.device)
+        at_once = _children_that_fit(asked, network, data)
+        count = len(asked.widths)
+        while True:
+            try:
+                parts = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
+                return [child for part in parts for child in self._train_or_fail(asked, network, data, part, listen)]
+            except (MemoryError, RuntimeError) as error:
+                if at_once == 1 or not is_out_of_memory(error):
+                    raise
+                at_once = -(-at_once // 2)
+                on_halving(at_once)
+                listen(OutOfMemory(at_once))
+
+    def _train_or_fail(
+        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, listen: Listener
+    ) -> list[TrainedChild]:
+        """Train some children of a round together; where that raises, each alone, to tell which of them it was."""
         try:
-            return train_part(slice(start, stop))
+            return self._train(asked, network, data, part, listen)
         except Exception as error:
             if isinstance(error, BoclError) or is_out_of_memory(error) or _is_of_the_device(error):
                 raise
-            if stop - start > 1:  # which of them was it?
-                return [child for at in range(start, stop) for child in train_or_fail(at, at + 1)]
+            if part.stop - part.start > 1:
+                alone = [slice(at, at + 1) for at in range(part.start, part.stop)]
+                return [child for one in alone for child in self._train_or_fail(asked, network, data, one, listen)]
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            return [_failed(widths[start], classes, reason, Fit(math.nan, math.nan, 0, Effort()))]
+            return [_failed(asked, part.start, reason, Fit(math.nan, math.nan, 0, Effort()))]
 
-    while True:
-        try:
-            starts = range(0, len(widths), at_once)
-            return [child for at in starts for child in train_or_fail(at, min(at + at_once, len(widths)))]
-        except (MemoryError, RuntimeError) as error:
-            if at_once == 1 or not is_out_of_memory(error):
-                raise
-            at_once = -(-at_once // 2)
-            listen(OutOfMemory(at_once))
+    def _train(
+        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, listen: Listener
+    ) -> list[TrainedChild]:
+        children = network.grow(asked.widths[part], asked.classes, seeds=asked.seeds[part], pad_to=asked.pad_to)
+        fits = train(
+            children,
+            [data],
+            asked.recipe,
+            seed=asked.order_seed,
+            on_epoch=lambda done, total: listen(EpochDone(done, total)),
+            cache=None if asked.fresh else self._cache,
+        )
+        return [
+            _failed(asked, part.start + at, NOT_FINITE, fit)
+            if math.isnan(fit.accuracy)
+            else TrainedChild(children.growth(at), fit)
+            for at, fit in enumerate(fits)
+        ]
 
 
-def _failed(widths: Widths, classes: int, reason: str, fit: Fit) -> TrainedChild:
-    return TrainedChild(Growth(widths, classes, {}), fit, reason)
+def _children_that_fit(asked: Round, network: ExpandableNetwork, data: DeviceTask) -> int:
+    """Return how many children may be trained together within the round's limits; one child is never too many."""
+    at_once = min(len(asked.widths), asked.children_at_once or len(asked.widths))
+    if at_once == 1 or math.isinf(asked.memory_gb):
+        return at_once
+    one = network.grow(asked.widths[:1], asked.classes, seeds=asked.seeds[:1], pad_to=asked.pad_to)
+    needed = training_bytes(one, data, asked.recipe.batch_size)
+    return max(1, min(at_once, int(asked.memory_gb * 1e9 / needed)))
+
+
+def _failed(asked: Round, at: int, reason: str, fit: Fit) -> TrainedChild:
+    return TrainedChild(Growth(asked.widths[at], asked.classes, {}), fit, reason)
 
 
 def _is_of_the_device(error: Exception) -> bool:

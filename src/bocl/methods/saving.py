@@ -20,18 +20,13 @@ from typing import Any, get_type_hints
 
 import torch
 
-from bocl.errors import DamagedError, FolderError, InputError, NetworkError, WorkError, did_you_mean
-from bocl.methods.checks import Seen
-from bocl.methods.growing import check_history, check_memory, growths_from
-from bocl.methods.method import Method, State, take_memory
+from bocl.errors import DamagedError, FolderError, InputError, WorkError, did_you_mean
+from bocl.method_table import METHODS
+from bocl.methods.earlier_models import upgrade
+from bocl.methods.method import Learner, State
 from bocl.methods.tensor_files import pack, unpack
-from bocl.networks.check import check_graph, check_takes, check_tensors, plain_shapes
-from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths, from_json, to_json
-from bocl.networks.growth import Shapes
-from bocl.networks.lateral import LateralNetwork
-from bocl.networks.plain import PlainNetwork
-from bocl.networks.stamped import StampedNetwork
+from bocl.networks.check import check_graph
+from bocl.networks.graph import from_json, to_json
 from bocl.records.files import FULL, cannot_write, make_folder, open_file, write_whole
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
@@ -39,12 +34,13 @@ from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
 from bocl.settings import parse_value, plain
 from bocl.training.device import resolve_device
 
-FORMAT = 1
+FORMAT = 2
+TENSOR_FORMAT = 1  # of the file of weights
 MOST_BYTES = 1 << 28  # of model.json, which holds no weights
 _FILE = "model.json"
 _PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
 _NOT_SAVED = ("device", "searcher")
-_NOT_SETTINGS = (*_NOT_SAVED, "memory")  # which is among the facts
+_NOT_SETTINGS = (*_NOT_SAVED, "prior_trials")  # which is among the facts
 _UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)\.partial")
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 
@@ -55,11 +51,11 @@ _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, Recur
 # Writing.
 
 
-def save(method: Method, folder: str | Path) -> None:
+def save(method: Learner, folder: str | Path) -> None:
     """Write a learner to a folder, which must be new, empty or hold an older save."""
     folder = Path(folder)
     state = method.state()
-    weights = pack(state.tensors, f"model, format {FORMAT}")
+    weights = pack(state.tensors, f"model, format {TENSOR_FORMAT}")
     digest = hashlib.sha256(weights).hexdigest()
     name = _weights_name(digest)
     model = {
@@ -135,38 +131,36 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     folder   of ``save``, or of a run, whose last checkpoint is taken
     options  what a save cannot hold, such as BOCL's ``searcher``
     """
-    from bocl.methods.registry import METHODS
-
     resolve_device(device)  # what the caller gave wrong is told before, and apart from, what the folder holds
     folder = _last_checkpoint(Path(folder))
     model = _read_model(folder)
     path = folder / _FILE
-    kind = METHODS.get(model["method"])
-    if kind is None:
+    if model["method"] not in METHODS:
         raise FolderError(
             f"{path} is of an unknown method {_show(model['method'])}" + did_you_mean(model["method"], METHODS)
         )
+    kind = METHODS[model["method"]].load()
     _check_options(kind, options)
     tensors = _read_tensors(folder, model)
     try:
         graph = from_json(model["graph"])
         check_graph(graph)
         settings = _parse_settings(kind, model["settings"])
-        method: Method = kind(graph, device=device, **settings)  # type: ignore[call-arg]
+        method: Learner = kind(graph, device=device, **settings)
     except _SENSELESS as error:
         raise _unreadable(path, error) from error
     if options:  # made anew, so that a wrong option is told as the caller's mistake
-        method = kind(graph, device=device, **settings, **options)  # type: ignore[call-arg]
+        method = kind(graph, device=device, **settings, **options)
     try:
         state = State(model["facts"], tensors)
-        _check_state(method, state)
+        method.check_state(state)
         method.restore(state)
     except _SENSELESS as error:
         raise _unreadable(path, error) from error
     return method
 
 
-def read_state(folder: Path, method: Method, *, tasks: int) -> State:
+def read_state(folder: Path, method: Learner, *, tasks: int) -> State:
     """Return the state a folder holds, for a method made with the same network and settings, after ``tasks`` tasks."""
     way_out = "give another folder with --out, or restore it from a copy"
     try:
@@ -176,14 +170,14 @@ def read_state(folder: Path, method: Method, *, tasks: int) -> State:
         if model["graph"] != json.loads(json.dumps(to_json(method.graph))):
             raise FolderError(f"{folder} holds a model of another network")
         try:
-            saved = _settings_in(type(method), model["settings"])
+            saved = type(method)(method.graph, device="cpu", **_parse_settings(type(method), model["settings"]))
         except _SENSELESS as error:
             raise _unreadable(folder / _FILE, error) from error
-        if saved != _settings_of(method):
+        if _settings_of(saved) != _settings_of(method):
             raise FolderError(f"{folder} holds a model with other settings")
         state = State(model["facts"], _read_tensors(folder, model))
         try:
-            _check_state(method, state)
+            method.check_state(state)
         except _SENSELESS as error:
             raise _unreadable(folder / _FILE, error) from error
         found = len(state.facts["seen"])
@@ -226,9 +220,9 @@ def _read_model(folder: Path) -> dict[str, Any]:
             model = json.loads(stream.read())
         if not isinstance(model, dict) or "format" not in model:
             raise FolderError(f"{path} cannot be read as a model: it is not a table with a format")
-        if type(model["format"]) is not int or model["format"] != FORMAT:
+        if type(model["format"]) is not int or not 1 <= model["format"] <= FORMAT:
             shown = _show(model["format"])
-            raise FolderError(f"{path} has format {shown}; this version of bocl reads format {FORMAT}, a number")
+            raise FolderError(f"{path} has format {shown}; this version of bocl reads formats 1 to {FORMAT}, a number")
         missing = [name for name in _PARTS if name not in model]
         if missing:
             raise FolderError(f"{path} cannot be read as a model: it lacks {', '.join(missing)}")
@@ -240,6 +234,7 @@ def _read_model(folder: Path) -> dict[str, Any]:
         weights = parse_value(dict[str, str], model["weights"], "weights")
         if weights["file"] != _weights_name(weights["sha256"]) or not _WEIGHTS.fullmatch(weights["file"]):
             raise ValueError(f"weights.file is {_show(weights['file'])}, which is not the name of its weights")
+        model = upgrade(model)
     except FileNotFoundError:
         raise FolderError(f"{folder} holds no model: there is no {_FILE} in it, nor the {JOURNAL} of a run") from None
     except OSError as error:
@@ -261,49 +256,6 @@ def _read_tensors(folder: Path, model: Mapping[str, Any]) -> dict[str, Any]:
             return unpack(stream.read(), file)
     except OSError as error:
         raise FolderError(f"{file} cannot be read: {error.strerror}") from error
-
-
-def _check_state(method: Method, state: State) -> None:
-    """Refuse a state that is not one of this method: its facts first, then every tensor by name and shape."""
-    seen: tuple[Seen, ...] = parse_value(tuple[Seen, ...], state.facts["seen"], "facts.seen")
-    for index, entry in enumerate(seen):
-        whole = entry.classes >= 1 and entry.shape and min(entry.shape) >= 1 and entry.shape == seen[0].shape
-        if not whole or not {len(entry.mean), len(entry.std)} <= {1, entry.shape[0]}:
-            raise NetworkError(f"facts.seen[{index}] has classes, a shape, a mean or a std that cannot be")
-        check_takes(method.graph, entry.shape, entry.classes)
-    network = getattr(method, "network", None)
-    remembers = getattr(method, "remembers", None)
-    if remembers is not None:
-        check_history(state.facts["history"], len(seen) if remembers else 0, method.graph)
-        check_memory(state.facts.get("memory", []), method.graph)
-    if isinstance(network, ExpandableNetwork):
-        growths_from(network.graph, network.settings, state)
-        return
-    classes = [entry.classes for entry in seen]
-    if isinstance(network, PlainNetwork):
-        wanted = plain_shapes(method.graph, classes, shared_head=network.shared_head)
-    elif isinstance(network, LateralNetwork):
-        wanted = network.shapes(classes)
-    elif isinstance(network, StampedNetwork):
-        added = parse_value(tuple[Widths, ...], state.facts["units"], "facts.units")
-        wanted = network.shapes(added, classes)
-    else:
-        wanted = _one_network_each(method, classes)
-    if not hasattr(method, "check_memory"):
-        check_tensors(state.tensors, wanted)
-        return
-    memory, tensors = take_memory(state.tensors)
-    check_tensors(tensors, wanted)
-    method.check_memory(memory, seen)
-
-
-def _one_network_each(method: Method, classes: list[int]) -> Shapes:
-    """Return the shapes of a plain network per task, named ``TASK/NAME``."""
-    return {
-        f"{task}/{name}": shape
-        for task, count in enumerate(classes)
-        for name, shape in plain_shapes(method.graph, [count], shared_head=True).items()
-    }
 
 
 def _unreadable(path: Path, error: BaseException) -> FolderError:
@@ -338,7 +290,7 @@ def _keywords(kind: type[Any]) -> list[str]:
     return [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
 
 
-def _settings_of(method: Method) -> dict[str, Any]:
+def _settings_of(method: Learner) -> dict[str, Any]:
     return {name: plain(getattr(method, name)) for name in _settings(type(method))}
 
 
@@ -348,13 +300,6 @@ def _parse_settings(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]
         if name not in hints:
             raise ValueError(f"unknown setting {_show(name)}" + did_you_mean(name, hints))
     return {name: parse_value(hints[name], value, f"settings.{name}") for name, value in saved.items()}
-
-
-def _settings_in(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return saved settings as ``_settings_of`` has them; one that came later has its default."""
-    parameters = inspect.signature(kind).parameters
-    later = {name: parameters[name].default for name in _settings(kind)}
-    return {name: plain(value) for name, value in (later | _parse_settings(kind, saved)).items()}
 
 
 def _check_options(kind: type[Any], options: Mapping[str, Any]) -> None:

@@ -50,14 +50,12 @@ def train_part(
     penalties: Penalties,
     *,
     step: str,
-    name: str,
     seed: int,
     listen: Listener,
 ) -> tuple[dict[str, Tensor], Fit]:
     """Train what the masks say and return all tensors; the rest keeps its bits.
 
     step  what this training is for, to be told
-    name  of the task, for the message of a training that diverges
 
     Penalties are solved for after every step on the loss (``training/proximal.py``), so that zeros are exact. The
     recipe must have no weight decay, which would move what has no gradient.
@@ -82,7 +80,7 @@ def train_part(
     listen(RoundStarted(step, (widths,)))
     network = trainable(graph, tensors, widths, data.device)
     hooks = Hooks(adjust_gradients=adjust_gradients, proximal=solve)
-    fit = train_one(network, [data], recipe, name=name, seed=seed, listen=listen, hooks=hooks)
+    fit = train_one(network, [data], recipe, seed=seed, listen=listen, hooks=hooks)
     return network.growth(0).tensors, fit
 
 

@@ -6,15 +6,20 @@ only appends to the list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from bocl.errors import NetworkError
+from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph, Widths
-from bocl.networks.growth import Growth, GrowthSettings, count_tensors, initialise
+from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, shapes
 from bocl.networks.stacked import Children
+from bocl.settings import parse_value
 
 
 class ExpandableNetwork:
@@ -70,15 +75,65 @@ class ExpandableNetwork:
         """Forget the last task."""
         del self.growths[-1], self.tasks[-1]
 
-    def clear(self) -> None:
-        """Forget every task."""
+    def facts(self) -> dict[str, Any]:
+        """Return what a save holds besides tensors and classes: the widths of every growth."""
+        return {"growths": [{"widths": list(growth.widths), "classes": growth.classes} for growth in self.growths]}
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return every tensor that is saved, ``TASK/NAME``."""
+        return join_tensors([growth.tensors for growth in self.growths])
+
+    def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
+        """Return the shape of every saved tensor; refuse growths that do not fit the network."""
+        entries = _growths(facts)
+        if [entry.classes for entry in entries] != list(classes):
+            raise NetworkError(f"facts.growths has {len(entries)} entries, not those of {len(classes)} tasks seen")
+        before = (0,) * len(self.graph.groups)
+        found: Shapes = {}
+        for task, entry in enumerate(entries):
+            if len(entry.widths) != len(before) or min(entry.widths) < 0:
+                raise NetworkError(
+                    f"facts.growths[{task}].widths: {entry.widths} is not one number of 0 or more for each of "
+                    f"{len(before)} groups"
+                )
+            if task == 0 and entry.widths != self.graph.widths:
+                base = self.graph.widths
+                raise NetworkError(f"facts.growths[0].widths is {entry.widths}; the base network has {base}")
+            for name, shape in shapes(self.graph, before, entry.widths, entry.classes, self.settings).items():
+                found[f"{task}/{name}"] = shape
+            before = tuple(old + new for old, new in zip(before, entry.widths, strict=True))
+        return found
+
+    def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], _classes: Sequence[int]) -> None:
+        """Take back saved growths: each is committed again, in order."""
+        entries = _growths(facts)
         self.growths, self.tasks = [], []
+        for entry, part in zip(entries, part_tensors(tensors, len(entries)), strict=True):
+            self.commit(Growth(entry.widths, entry.classes, part))
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes of the task)."""
         with torch.no_grad():
             return self.tasks[task](x)
 
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part."""
+        by_task = self.parameters_by_task()
+        return {part: sum(task[part] for task in by_task) for part in PARTS}
+
     def parameters_by_task(self) -> list[dict[str, int]]:
         """Count what each task stored, by part: shared, heads, attention, norms."""
         return [count_tensors(growth.tensors) for growth in self.growths]
+
+
+@dataclass(frozen=True)
+class _SavedGrowth:
+    """A growth without its tensors."""
+
+    widths: Widths
+    classes: int
+
+
+def _growths(facts: Mapping[str, Any]) -> tuple[_SavedGrowth, ...]:
+    entries: tuple[_SavedGrowth, ...] = parse_value(tuple[_SavedGrowth, ...], facts["growths"], "facts.growths")
+    return entries

@@ -21,15 +21,26 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, lcm, prod
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bocl.networks import functions
+from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.compact import normalise_blocks
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm
-from bocl.networks.growth import GrowthSettings, Shapes, initialise, is_parameter, shapes, tensor_names
+from bocl.networks.growth import (
+    PARTS,
+    GrowthSettings,
+    Shapes,
+    count_tensors,
+    initialise,
+    is_parameter,
+    shapes,
+    tensor_names,
+)
 from bocl.networks.products import plain_product
 from bocl.networks.stacked import normalise_batch
 from bocl.seeding import seed_for
@@ -84,8 +95,27 @@ class LateralNetwork:
         with torch.no_grad():
             return _values(self.graph, self.columns[task], x, self.features(x, task), training=False)[-1]
 
-    def shapes(self, classes: Sequence[int]) -> Shapes:
-        """Return the shape of every tensor ``TASK/NAME`` after tasks of these numbers of classes."""
+    def facts(self) -> dict[str, Any]:
+        """Return what a save holds besides tensors and classes: nothing."""
+        return {}
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return every tensor that is saved, ``TASK/NAME``."""
+        return join_tensors(self.columns)
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part; laterals are shared weights."""
+        counts = [count_tensors(column) for column in self.columns]
+        return {part: sum(count[part] for count in counts) for part in PARTS}
+
+    def restore(self, _facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
+        """Take back saved columns."""
+        self.columns = []
+        for column in part_tensors(tensors, len(classes)):
+            self.commit(column)
+
+    def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
+        """Return the shape of every saved tensor after tasks of these numbers of classes."""
         nothing = (0,) * len(self.graph.groups)
         return {
             f"{task}/{name}": shape

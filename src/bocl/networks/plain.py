@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bocl.errors import DataError
+from bocl.networks.by_task import join_tensors, part_tensors
+from bocl.networks.check import plain_shapes
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph
-from bocl.networks.growth import Growth, GrowthSettings, initialise, is_parameter
+from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, is_parameter
 from bocl.networks.stacked import Children
 
 _SETTINGS = GrowthSettings(attention=False)
@@ -64,10 +67,26 @@ class PlainNetwork:
     def copy(self) -> PlainNetwork:
         """Return a network with the same weights that can be trained apart from this one."""
         other = PlainNetwork(self.graph, shared_head=self.shared_head, device=self.device)
-        other.restore({name: tensor.clone() for name, tensor in self.tensors.items()}, self.classes)
+        other.restore({}, {name: tensor.clone() for name, tensor in self.tensors.items()}, self.classes)
         return other
 
-    def restore(self, tensors: dict[str, Tensor], classes: list[int]) -> None:
+    def facts(self) -> dict[str, Any]:
+        """Return what a save holds besides tensors and classes: nothing."""
+        return {}
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return every tensor that is saved."""
+        return dict(self.tensors)
+
+    def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
+        """Return the shape of every saved tensor after tasks of these numbers of classes."""
+        return plain_shapes(self.graph, classes, shared_head=self.shared_head)
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part."""
+        return count_tensors(self.tensors)
+
+    def restore(self, _facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
         """Take back saved weights, and the number of classes of every task."""
         self.tensors = {name: tensor.to(self.device) for name, tensor in tensors.items()}
         self.classes = list(classes)
@@ -79,6 +98,51 @@ class PlainNetwork:
             self._compact = assemble(self.graph, None, Growth(self.graph.widths, 0, self.tensors))
         with torch.no_grad():
             return self._compact(x, self.head_of(task))
+
+
+class SeparateNetworks:
+    """A plain network of its own for every task."""
+
+    def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
+        self.graph = graph
+        self.device = torch.device(device)
+        self.networks: list[PlainNetwork] = []
+
+    def fresh(self) -> PlainNetwork:
+        """Return a network for one more task, to be trained and appended."""
+        return PlainNetwork(self.graph, shared_head=True, device=self.device)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a save holds besides tensors and classes: nothing."""
+        return {}
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return every tensor that is saved, ``TASK/NAME``."""
+        return join_tensors([network.tensors for network in self.networks])
+
+    def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
+        """Return the shape of every saved tensor after tasks of these numbers of classes."""
+        return {
+            f"{task}/{name}": shape
+            for task, count in enumerate(classes)
+            for name, shape in plain_shapes(self.graph, [count], shared_head=True).items()
+        }
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part."""
+        counts = [network.parameters() for network in self.networks]
+        return {part: sum(count[part] for count in counts) for part in PARTS}
+
+    def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
+        """Take back saved weights."""
+        self.networks = []
+        for count, own in zip(classes, part_tensors(tensors, len(classes)), strict=True):
+            self.networks.append(self.fresh())
+            self.networks[-1].restore(facts, own, [count])
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes) of the task's own network."""
+        return self.networks[task].predict(x, 0)
 
 
 def plain_logits(graph: Graph, tensors: Mapping[str, Tensor], x: Tensor, head: str) -> Tensor:

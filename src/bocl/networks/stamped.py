@@ -14,16 +14,19 @@ out and C are units of a group; in is raw channels, or the units read; after a f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bocl.errors import NetworkError
 from bocl.networks import functions
+from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.compact import CompactNetwork, grown_weight
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
 from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, shapes, tensor_names
 from bocl.networks.stacked import Children
+from bocl.settings import parse_value
 
 _SETTINGS = GrowthSettings(attention=False)
 
@@ -64,11 +67,21 @@ class StampedNetwork:
         self.added.append(added)
         self._views = {}  # old units may have moved
 
-    def restore(self, tensors: Mapping[str, Tensor], own: Sequence[Mapping[str, Tensor]], added: list[Widths]) -> None:
+    def facts(self) -> dict[str, Any]:
+        """Return what a save holds besides tensors and classes: the stamps."""
+        return {"units": [list(added) for added in self.added]}
+
+    def stored(self) -> dict[str, Tensor]:
+        """Return every tensor that is saved: shared by NAME, own by TASK/NAME."""
+        return {**self.layers, **join_tensors(self.own)}
+
+    def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
         """Take back saved tensors and stamps."""
-        self.layers = {name: tensor.to(self.device) for name, tensor in tensors.items()}
-        self.own = [{name: tensor.to(self.device) for name, tensor in part.items()} for part in own]
-        self.added, self._views = list(added), {}
+        placed = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        self.layers = {name: tensor for name, tensor in placed.items() if name.startswith("layer/")}
+        own = {name: tensor for name, tensor in placed.items() if name not in self.layers}
+        self.own = part_tensors(own, len(classes))
+        self.added, self._views = [tuple(units) for units in facts["units"]], {}
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes of the task) of inputs (n, *shape); units stamped later have no part in them."""
@@ -94,9 +107,10 @@ class StampedNetwork:
         counts = [count_tensors(tensors) for tensors in (self.layers, *self.own)]
         return {part: sum(count[part] for count in counts) for part in PARTS}
 
-    def shapes(self, added: Sequence[Widths], classes: Sequence[int]) -> Shapes:
-        """Return the shape of every tensor after tasks that added these units: shared by NAME, own by TASK/NAME."""
+    def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
+        """Return the shape of every saved tensor; refuse stamps that cannot be."""
         groups = len(self.graph.groups)
+        added = parse_value(tuple[Widths, ...], facts["units"], "facts.units")
         if len(added) != len(classes):
             raise NetworkError(f"facts.units has {len(added)} entries that are not of the {len(classes)} tasks seen")
         if added and tuple(added[0]) != self.graph.widths:

@@ -37,7 +37,8 @@ try:
 except ImportError:  # Windows has no fcntl; journals can be read there, not written
     fcntl = None  # type: ignore[assignment]
 
-FORMAT = 2  # of a run's folder; 1 had no chain
+FORMAT = 3  # of a run's folder; 1 had no chain, 2 other names for some fields
+READABLE = (2, 3)
 BEGINNING = "0" * 64  # what the first line has before it
 
 _OPENING = b'{"before":"'

@@ -86,7 +86,7 @@ class TaskRecord:
     samples           training samples shown, over all networks trained for it
     seconds           wall-clock time of learning it
     training_seconds  the part of it spent training; the rest is search, scoring and set-up
-    memory            numbers kept after the task beside the parameters, to learn later tasks with
+    extra_numbers     numbers kept after the task besides the parameters, to learn later tasks with
     units             how many units of each hidden group the method's own steps were about, by step
     diagnostics       of its search, where the searcher has any
     bests             (number of a trial, test accuracy) of every child that had the best reward when it was trained,
@@ -107,7 +107,7 @@ class TaskRecord:
     samples: int
     seconds: float
     training_seconds: float
-    memory: int = 0
+    extra_numbers: int = 0
     units: dict[str, Widths] = field(default_factory=dict)
     attention: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
     diagnostics: Diagnostics | None = None

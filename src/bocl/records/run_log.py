@@ -1,6 +1,6 @@
 """A run's journal as typed records: read in one place, every field checked, in an order that can have happened.
 
-    start           a session began: settings, versions, machine, data, memory of other runs
+    start           a session began: settings, versions, machine, data, trials of other runs
     out-of-memory   a round goes on with fewer children at once
     round           children were trained; their file is there
     task            a task is finished; its checkpoint is there
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from bocl.errors import DamagedError, InputError
+from bocl.records.earlier import upgrade
 from bocl.records.files import read_stored
-from bocl.records.journal import FORMAT
+from bocl.records.identity import lasting_settings
+from bocl.records.journal import FORMAT, READABLE
 from bocl.records.record import PickRecord, Proof, RoundRecord, StoredFile, TaskRecord, Widths
-from bocl.records.relevant import lasting_settings
 from bocl.settings import parse_value
 
 JOURNAL = "journal.jsonl"
@@ -58,7 +59,7 @@ class Start:
     groups    names of the hidden groups, in the order of widths
     versions  of bocl, its commit, Python and the libraries
     data      fingerprint of the data
-    memory    sha256 of the file its searches start from; "" without one, and in early records
+    prior_trials  sha256 of the file its searches start from; "" without one, and in early records
     machine   device, its name, system, threads
     at_once   how many runs shared the device: of more than one, times are not a run's own
     time      when it began, for people
@@ -73,7 +74,7 @@ class Start:
     machine: dict[str, Any]
     at_once: int
     time: str
-    memory: str = ""
+    prior_trials: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,9 @@ class RunLog:
         return log
 
     @property
-    def memory(self) -> str:
+    def prior_trials(self) -> str:
         """The sha256 of the file its searches start from; "" where none is recorded."""
-        return max((start.memory for start in self.starts), default="")
+        return max((start.prior_trials for start in self.starts), default="")
 
     @property
     def checkpoint(self) -> str:
@@ -127,7 +128,8 @@ class RunLog:
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Take in the next record, or raise DamagedError naming its line and what is wrong with it."""
-        content = {name: value for name, value in record.items() if name != "kind"}
+        content = upgrade(record)
+        content.pop("kind", None)
         kind = record.get("kind")
         try:
             match kind:
@@ -155,7 +157,7 @@ class RunLog:
         self.lines += 1
 
     def _start(self, content: dict[str, Any]) -> None:
-        if content.get("format") != FORMAT:
+        if content.get("format") not in READABLE:
             raise InputError(f"it has format {content.get('format')!r}; this version of bocl reads format {FORMAT}")
         start: Start = parse_value(Start, content, "start")
         parse_value(str, start.config.get("method"), "start.config.method")
@@ -167,9 +169,9 @@ class RunLog:
         _require(same, "the sessions have different settings")
         _require(all(start.data == other.data for other in self.starts), "the sessions ran on different data")
         _require(all(start.groups == other.groups for other in self.starts), "the sessions have different networks")
-        _require(not start.memory or bool(_SHA256.fullmatch(start.memory)), "its memory is not a sha256")
-        known = {other.memory for other in (*self.starts, start)} - {""}
-        _require(len(known) <= 1, "the sessions searched from different memories")
+        _require(not start.prior_trials or bool(_SHA256.fullmatch(start.prior_trials)), "its prior_trials is no sha256")
+        known = {other.prior_trials for other in (*self.starts, start)} - {""}
+        _require(len(known) <= 1, "the sessions started from different trials of other runs")
         self.starts.append(start)
 
     def _round(self, entry: RoundRecord) -> None:
@@ -198,7 +200,7 @@ class RunLog:
         for number, value in entry.bests:
             _require(0 <= number < len(entry.trials), f"trial {number} is among the best of {len(entry.trials)}")
             _require(0 <= value <= 1, f"an accuracy is {value}")
-        _require(entry.memory >= 0, f"{entry.memory} numbers are kept beside the parameters")
+        _require(entry.extra_numbers >= 0, f"{entry.extra_numbers} numbers are kept besides the parameters")
         for widths in (entry.widths, *(trial.widths for trial in entry.trials), *entry.units.values()):
             self._check_widths(widths)
         _check_proof(proof, index)

@@ -69,7 +69,7 @@ class RunSummary:
             "forgetting": forgetting(self.matrix),
             "first_task_forgetting": first_task_forgetting(self.matrix),
             "parameters": self.tasks[-1].stored,
-            "memory": self.tasks[-1].memory,
+            "extra_numbers": self.tasks[-1].extra_numbers,
             "attention": sum(task.parameters.get("attention", 0) for task in self.tasks),
             "samples": sum(task.samples for task in self.tasks),
             "seconds": sum(task.seconds for task in self.tasks),

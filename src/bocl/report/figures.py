@@ -194,7 +194,7 @@ def comparison(stream: Stream) -> Table:
             _cell(setting, "first_task_forgetting", points, _hundredths),
             _cell(setting, "parameters", _whole, _whole),
             _whole(setting.spread("attention").mean),
-            short_count(setting.spread("memory").mean),
+            short_count(setting.spread("extra_numbers").mean),
             millions(setting.spread("samples").mean),
             _time(setting),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bocl.checks import counted
-from bocl.records.relevant import SEARCHING
+from bocl.method_table import searches
 from bocl.records.summary import RunSummary
 from bocl.records.wording import points
 from bocl.report.charts import Table
@@ -121,7 +121,7 @@ def _time(claim: Claim, stream: Stream) -> Finding:
         reason = f"not both were run alone on one device; samples saved: {_share(fewer)}"
         return Finding(claim, about, paper, margin=reason)
     saved = _share_saved(mine.timed, theirs.timed, "seconds")
-    theirs_apart = theirs.one_by_one if claim.rival in SEARCHING else theirs.timed
+    theirs_apart = theirs.one_by_one if searches(claim.rival) else theirs.timed
     apart = ""
     if mine.one_by_one and theirs_apart:
         apart = f"one by one: {_share(_share_saved(mine.one_by_one, theirs_apart, 'seconds'))}, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bocl.records.relevant import METHODS
+from bocl.method_table import METHODS
 from bocl.report.systems import System, search_kind
 
 #: role → (on light paper, on dark paper)
@@ -68,7 +68,7 @@ def style_of(system: System) -> Style:
     """
     if system.method not in METHODS:
         return Style("ink", MARKS[-1], DASHES[system.variant % len(DASHES)], hollow=True)
-    rank = METHODS.index(system.method)
+    rank = list(METHODS).index(system.method)
     own = () if rank < 7 else DASHES[1 + (rank - 7) % 3]  # controls are dashed
     dash = DASHES[1 + (system.variant - 1) % (len(DASHES) - 1)] if system.variant else own
     searched = f"{search_kind(system)}-search"

@@ -16,8 +16,9 @@ from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
 
+from bocl.method_table import METHODS, searches
+from bocl.records.identity import relevant_settings
 from bocl.records.pareto import front_of
-from bocl.records.relevant import METHODS, SEARCHING, relevant_settings
 from bocl.records.summary import RunSummary
 
 STREAMS = ("permuted-mnist", "mixed-mnist", "split-cifar100")  # the paper's
@@ -219,7 +220,7 @@ def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
     timed: dict[str, list[RunSummary]] = {}
     for run in _on_one_machine(finished):
         timed.setdefault(_identity(run), []).append(run)
-    methods = sorted({run.method for run in kept}, key=lambda method: _order(METHODS, method))
+    methods = sorted({run.method for run in kept}, key=lambda method: _order(list(METHODS), method))
     systems = [system for one in methods for system in _systems([run for run in kept if run.method == one], timed)]
     return Stream(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), tuple(repeats))
 
@@ -237,7 +238,7 @@ def _is_called_after_its_method(run: RunSummary) -> bool:
 def _one_by_one(run: RunSummary) -> bool:
     """Whether its settings leave memory for one child at a time."""
     memory_gb: float = run.config.get("search", {}).get("memory_gb", math.inf)
-    return run.method in SEARCHING and memory_gb <= ONE_CHILD_GB
+    return searches(run.method) and memory_gb <= ONE_CHILD_GB
 
 
 def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:

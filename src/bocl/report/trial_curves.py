@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from bocl.records.identity import relevant_settings
 from bocl.records.record import TaskRecord
-from bocl.records.relevant import relevant_settings
 from bocl.records.summary import RunSummary
 from bocl.report.systems import Spread, Stream, System, of_common_seeds, search_kind
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 
 from bocl.errors import FolderError, NetworkError
 from bocl.experiment.store import RunStore
-from bocl.methods.method import join_tensors, part_tensors
-from bocl.methods.rounds import TrainedChild, train_round
+from bocl.methods.rounds import LocalTrainer, Round, RoundTrainer, TrainedChild, ignore
+from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, shapes
-from bocl.records.events import Event, Listener, OutOfMemory, RoundStarted
+from bocl.records.events import Listener, nobody
 from bocl.records.record import RoundFit, RoundRecord, Trial
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort, Fit
 
 
-class RoundMemory:
-    """Trains the rounds of one task, in the order they are asked for; takes the place of ``train_round``.
+class RoundArchive:
+    """A round trainer for one task of a run: it keeps every round that another trainer trains.
 
     Everything a round depends on follows from the run's settings, seed and earlier rounds. So a resumed run
     asks for the rounds of the one before it, and the n-th of the journal is the n-th asked for.
@@ -30,82 +29,61 @@ class RoundMemory:
     recalled_seconds  what training the rounds took that were not trained again
     """
 
-    def __init__(self, store: RunStore, task: int) -> None:
+    def __init__(self, store: RunStore, task: int, trainer: RoundTrainer | None = None) -> None:
         self.recalled_seconds = 0.0
         self._store = store
         self._task = task
+        self._trainer = trainer or LocalTrainer()
         self._number = 0
-        self._purpose = ""
-
-    def hearing(self, listen: Listener) -> Listener:
-        """Return a listener that notes what a round is for, which methods tell before they train it."""
-
-        def hear(event: Event) -> None:
-            if isinstance(event, RoundStarted):
-                self._purpose = event.purpose
-            listen(event)
-
-        return hear
 
     def __call__(
         self,
+        asked: Round,
         network: ExpandableNetwork,
-        task: DeviceTask,
-        widths: Sequence[Widths],
-        *,
-        classes: int,
-        seeds: Sequence[int],
-        listen: Listener,
-        **options: Any,
+        data: DeviceTask,
+        listen: Listener = nobody,
+        on_halving: Callable[[int], None] = ignore,
     ) -> list[TrainedChild]:
-        """Train a round, or recall it; see ``train_round``."""
+        """Train a round, or recall it; see ``RoundTrainer``."""
         self._number += 1
-        known = self._store.log.rounds.get(self._task, [])
-        if self._number <= len(known):
-            return self._recall(known[self._number - 1], network, widths, classes, seeds)
-        at_once = self._store.log.halvings.get((self._task, self._number))
+        trained = self._store.log.rounds.get(self._task, [])
+        if self._number <= len(trained):
+            return self._recall(trained[self._number - 1], asked, network)
+        place = (self._task, self._number)
+        at_once = self._store.log.halvings.get(place)
+        if at_once is not None:
+            asked = replace(asked, children_at_once=at_once)
 
-        def hear(event: Event) -> None:
-            nonlocal at_once
-            if isinstance(event, OutOfMemory):
-                at_once = event.children_at_once
-                self._store.halve(self._task, self._number, at_once)
-            listen(event)
+        def halve(children_at_once: int) -> None:
+            self._store.halve(*place, children_at_once)
+            on_halving(children_at_once)
 
-        children = train_round(
-            network, task, widths, classes=classes, seeds=seeds, listen=hear, most_at_once=at_once, **options
-        )
-        if self._purpose == "base" and all(child.failure for child in children):
+        children = self._trainer(asked, network, data, listen, halve)
+        if asked.purpose == "base" and all(child.failure for child in children):
             return children  # this ends the run; running it again tries again
         facts = {
             "task": self._task,
             "number": self._number,
-            "purpose": self._purpose,
-            "widths": list(widths),
-            "seeds": list(seeds),
+            "purpose": asked.purpose,
+            "widths": list(asked.widths),
+            "seeds": list(asked.seeds),
             "fits": [asdict(_written(child)) for child in children],
-            "children_at_once": at_once,
+            "children_at_once": self._store.log.halvings.get(place),
         }
-        self._store.remember(facts, join_tensors([child.growth.tensors for child in children]))
+        self._store.keep_round(facts, join_tensors([child.growth.tensors for child in children]))
         return children
 
-    def _recall(
-        self,
-        record: RoundRecord,
-        network: ExpandableNetwork,
-        widths: Sequence[Widths],
-        classes: int,
-        seeds: Sequence[int],
-    ) -> list[TrainedChild]:
+    def _recall(self, record: RoundRecord, asked: Round, network: ExpandableNetwork) -> list[TrainedChild]:
         where = f"{self._store.log.path}: round {record.number} of task {record.task + 1}"
-        for what, old, new in (("widths", record.widths, widths), ("seeds", record.seeds, seeds)):
-            if tuple(old) != tuple(new):
+        for what, old, new in (("widths", record.widths, asked.widths), ("seeds", record.seeds, asked.seeds)):
+            if old != new:
                 raise FolderError(
                     f"{where} was trained with the {what} {list(old)}, and now {list(new)} are asked for: "
                     "another version of bocl, another machine, or a searcher that is not deterministic; go on with "
                     "what began the run, or start again in another folder"
                 )
-        growths = read_growths(self._store, record, network, network.widths, classes)
+        before = (0,) * len(network.graph.groups) if asked.fresh else network.widths
+        growths = read_growths(self._store, record, network, before, asked.classes)
         children = []
         for growth, fit in zip(growths, record.fits, strict=True):
             effort = Effort(fit.samples, fit.seconds)

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "independent", "joint")
-SEARCHING = ("bocl", "rcl")  # those that search for widths: many children for every task but the first
+from bocl.method_table import METHODS
 
-_ALL_HAVE = ("stream.", "network.", "recipe.")
-_HAS = {
-    "bocl": ("growth.", "search.", "reward.", "goal.", "memory"),
-    "rcl": ("growth.wiring", "search.bounds", "search.memory_gb", "reward.alpha", "goal.", "rcl."),
-    "fixed": ("growth.", "fixed."),
-    "frozen": ("growth.",),
-}
-_NEVER_MATTERS = ("seed", "search.memory_gb")  # compared apart; only how a run is computed depends on it
-_BEFORE_THERE_WAS = {"fixed.children": 1}  # settings newer than some records: what those runs did
+_ALL_READ = ("stream.", "network.", "recipe.")
+# The seed is compared apart. The others change how a run is computed, not what.
+_NEVER_MATTERS = ("seed", "search.memory_gb", "search.children_at_once")
 _OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian", "search.controller": "reinforce"}
 
 
@@ -32,17 +25,18 @@ def relevant_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lasting_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those that must stay the same when a run goes on: all but the settings of other methods."""
+    """Return those that must stay the same when a run is resumed: all but the settings of other methods."""
     said = {name: config[name] for name in ("method", "seed", "test_curve") if name in config}
     return {**_own_settings(config), **said}
 
 
 def _own_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the method has at all."""
-    method = str(config["method"])
-    has = (*_ALL_HAVE, *_HAS.get(method, (f"{method}.",)))
-    said = {**_BEFORE_THERE_WAS, **dict(_flatten(config, ""))}
-    return {name: value for name, value in said.items() if method not in METHODS or name.startswith(has)}
+    """Return the settings that the method reads; all of a method that is not in the table."""
+    settings, entry = dict(_flatten(config, "")), METHODS.get(str(config["method"]))
+    if entry is None:
+        return settings
+    reads = (*_ALL_READ, *entry.reads, f"{entry.name}.")
+    return {name: value for name, value in settings.items() if name.startswith(reads)}
 
 
 def _flatten(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:

@@ -1,12 +1,8 @@
-"""Every check a method makes: on what it is made of, the tasks it learns, the inputs it predicts, its searcher's
-answers, and on how a training ended.
-"""
+"""The tasks a learner has seen: what it keeps of each, and which tasks and inputs it takes after them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -14,24 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bocl.checks import counted, shown
-from bocl.errors import DataError, InputError, NetworkError, WorkError
+from bocl.errors import DataError, InputError, NetworkError
+from bocl.methods.failures import is_out_of_memory
+from bocl.networks.check import check_takes
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings, initialise
-from bocl.networks.trace import trace
-from bocl.records.record import Widths
-from bocl.search.problem import Problem
+from bocl.settings import parse_value
 from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Split, Task
 
-NOT_FINITE = "the loss was not finite"
-
 
 @dataclass(frozen=True)
-class Seen:
+class SeenTask:
     """What is kept of a task once it is learnt: enough to check and scale later inputs."""
 
     name: str
@@ -42,32 +36,23 @@ class Seen:
     in_bytes: bool  # its samples are uint8, which mean and std scale
 
     @staticmethod
-    def of(task: Task) -> Seen:
+    def of(task: Task) -> SeenTask:
         """Return what is kept of this task."""
-        return Seen(task.name, task.classes, task.input_shape, task.train.mean, task.train.std, _in_bytes(task))
+        return SeenTask(task.name, task.classes, task.input_shape, task.train.mean, task.train.std, _in_bytes(task))
 
 
-def seen_from(facts: Mapping[str, Any]) -> list[Seen]:
-    """Read the tasks seen from saved facts."""
-    return [
-        Seen(
-            entry["name"],
-            entry["classes"],
-            tuple(entry["shape"]),
-            tuple(entry["mean"]),
-            tuple(entry["std"]),
-            entry["in_bytes"],
-        )
-        for entry in facts["seen"]
-    ]
+def seen_from(facts: Mapping[str, Any], graph: Graph) -> list[SeenTask]:
+    """Read the tasks seen from saved facts, or refuse those that this network cannot have learnt."""
+    seen: tuple[SeenTask, ...] = parse_value(tuple[SeenTask, ...], facts["seen"], "facts.seen")
+    for index, entry in enumerate(seen):
+        sound = entry.classes >= 1 and entry.shape and min(entry.shape) >= 1 and entry.shape == seen[0].shape
+        if not sound or not {len(entry.mean), len(entry.std)} <= {1, entry.shape[0]}:
+            raise NetworkError(f"facts.seen[{index}] has classes, a shape, a mean or a std that cannot be")
+        check_takes(graph, entry.shape, entry.classes)
+    return list(seen)
 
 
-def as_graph(network: nn.Module | Graph) -> Graph:
-    """Trace a module; a graph is taken as it is."""
-    return network if isinstance(network, Graph) else trace(network)
-
-
-def check_task(graph: Graph, task: Task, seen: list[Seen]) -> None:
+def check_task(graph: Graph, task: Task, seen: Sequence[SeenTask]) -> None:
     """Refuse a task whose samples the network cannot take, before anything is trained."""
     if not isinstance(task, Task):
         raise InputError(
@@ -91,7 +76,7 @@ def check_task(graph: Graph, task: Task, seen: list[Seen]) -> None:
         )
 
 
-def _check_like_before(task: Task, before: Seen) -> None:
+def _check_like_before(task: Task, before: SeenTask) -> None:
     if task.input_shape != before.shape:
         raise DataError(
             f"task '{task.name}' has samples of shape {task.input_shape}, but the tasks before have {before.shape}; "
@@ -109,7 +94,7 @@ def _in_bytes(task: Task) -> bool:
     return task.train.raw.dtype == torch.uint8
 
 
-def check_inputs(x: Any, task: int, seen: list[Seen], device: torch.device) -> Tensor:
+def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.device) -> Tensor:
     """Return inputs as a network sees them.
 
     A task of bytes takes uint8, scaled here as its training samples were, and float32, which is taken as
@@ -163,81 +148,3 @@ def _as_tensor(values: Tensor | NDArray[Any], where: str) -> Tensor:
 
 def _type_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
-
-
-def check_trained(accuracy: float, task: str, failure: str = NOT_FINITE) -> None:
-    """Refuse to keep a network whose training failed; ``accuracy`` is that of its Fit."""
-    if math.isnan(accuracy):
-        way_out = "; try a smaller recipe.learning_rate" if NOT_FINITE in failure else ""
-        raise WorkError(f"task '{task}': {failure}{way_out}")
-
-
-@contextmanager
-def memory_told(way_out: str) -> Iterator[None]:
-    """Turn running out of memory into a WorkError that names the settings to make smaller."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        first_line = str(error).partition("\n")[0]
-        raise WorkError(f"there is not enough memory to learn the task ({first_line}); try {way_out}") from error
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory ran out, on whatever device."""
-    # The CPU's allocator raises a plain RuntimeError, so its words are all there is to go by.
-    words = (
-        "not enough memory",
-        "can't allocate memory",
-        "out of memory",
-        "Storage size calculation overflowed",
-        "CUBLAS_STATUS_ALLOC_FAILED",
-    )
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return type(error) is RuntimeError and any(word in str(error) for word in words)
-
-
-def check_searcher(searcher: Any) -> None:
-    """Refuse an object that cannot be asked, told and done with."""
-    missing = [name for name in ("ask", "tell", "best") if not callable(getattr(searcher, name, None))]
-    if missing:
-        raise InputError(
-            f"the searcher, of type {type(searcher).__name__}, has no {', '.join(missing)}; it needs ask(count), "
-            "tell(trials) and best()"
-        )
-
-
-def asked_widths(answer: Any, problem: Problem, trained: Collection[Widths]) -> list[Widths]:
-    """Return a searcher's answer to ask() as new widths within bounds and budget; empty when it is done."""
-    if answer is None or isinstance(answer, str | Mapping) or not hasattr(answer, "__iter__"):
-        raise InputError(f"the searcher's ask() returned {answer!r}; it must return a list of widths, or [] to stop")
-    asked: list[Widths] = []
-    for entry in answer:
-        z = as_widths(entry, problem.bounds, "ask()")
-        if z in trained or z in asked:
-            raise InputError(f"the searcher's ask() gave {z}, which is trained or asked for already; ask for new ones")
-        asked.append(z)
-    row = np.array(asked, dtype=np.int64).reshape(-1, len(problem.bounds))
-    for z, allowed, added in zip(asked, problem.allowed(row), problem.parameters(row), strict=True):
-        if not allowed:
-            raise InputError(
-                f"the searcher's ask() gave {z}, which adds {added:,} parameters; the budget is {problem.budget:,}: "
-                "ask only for what Problem.allowed() allows"
-            )
-    return asked
-
-
-def as_widths(answer: Any, bounds: Widths, call: str) -> Widths:
-    """Return one entry of a searcher's answer as a tuple of integers; ``call`` names where it came from."""
-    entries = answer.tolist() if isinstance(answer, np.ndarray | Tensor) else answer
-    right = isinstance(entries, list | tuple) and len(entries) == len(bounds)
-    right = right and all(isinstance(units, Integral) and not isinstance(units, bool) for units in entries)
-    if not right or not all(0 <= units <= bound for units, bound in zip(entries, bounds, strict=True)):
-        shown = " ".join(repr(answer).split())
-        raise InputError(
-            f"the searcher's {call} gave the widths {shown}; widths are {counted(len(bounds), 'integer')} from 0 to "
-            f"the bounds {bounds}"
-        )
-    return tuple(int(units) for units in entries)

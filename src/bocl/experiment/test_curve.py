@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bocl.experiment.memory import read_child
+from bocl.experiment.round_archive import read_child
 from bocl.experiment.store import RunStore
+from bocl.methods.method import Learner
 from bocl.networks.compact import assemble
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.records.record import Trial
@@ -18,14 +19,17 @@ from bocl.training.evaluation import accuracy
 
 
 def score_bests(
-    store: RunStore, network: ExpandableNetwork, trials: Sequence[Trial], sealed: DeviceSplit
+    store: RunStore, learner: Learner, trials: Sequence[Trial], test: DeviceSplit
 ) -> tuple[tuple[int, float], ...]:
     """Return (number, test accuracy) of each trial of the last task that had the best reward when it was trained."""
-    known, classes = network.tasks[-2], network.growths[-1].classes
+    network = learner.network
+    if not trials or not isinstance(network, ExpandableNetwork):
+        return ()
+    frozen, classes = network.tasks[-2], network.growths[-1].classes
     found, best = [], -math.inf
     for number, trial in enumerate(trials):
         if not trial.failed and trial.reward > best:
             best = trial.reward
-            growth = read_child(store, network, known.widths, trials, trial.widths, classes)
-            found.append((number, accuracy(assemble(network.graph, known, growth), sealed)))
+            growth = read_child(store, network, frozen.widths, trials, trial.widths, classes)
+            found.append((number, accuracy(assemble(network.graph, frozen, growth), test)))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""memory.json: what searches of finished tasks tried, carried from one run to another.
+"""prior_trials.json: what searches of finished tasks tried, carried from one run to another.
 
 {"format": 1, "groups": ["fc1", …], "tasks": [{"difficulty": …, "best": z, "trials": [{"widths", "accuracy", …} …]} …]}
 """
@@ -25,7 +25,7 @@ MOST_WIDTH = 10**9  # far beyond any network
 
 
 @dataclass(frozen=True)
-class Memory:
+class PriorTrials:
     """What the file holds.
 
     groups  names of the hidden groups of the network that was searched; none in early files
@@ -37,50 +37,52 @@ class Memory:
     groups: tuple[str, ...] = ()
 
 
-def memory_of(runs: Sequence[RunSummary]) -> Memory:
+def prior_trials_of(runs: Sequence[RunSummary]) -> PriorTrials:
     """Return what the searches of runs tried, task by task in the order of the runs, which share a network."""
     searched = [run for run in runs if any(task.trials for task in run.tasks)]
     if not searched:
-        raise InputError(f"no task of {', '.join(str(run.folder) for run in runs)} was searched: nothing to remember")
+        raise InputError(f"no task of {', '.join(str(run.folder) for run in runs)} was searched: there are no trials")
     first = searched[0]
     for run in searched:
         if run.groups != first.groups:
             names = [f"{one.folder} has the hidden groups {', '.join(one.groups)}" for one in (first, run)]
             raise InputError(f"{', '.join(names)}: no run can start from both; give runs of one network")
     tasks = [Experience(task.difficulty, task.widths, task.trials) for run in searched for task in run.tasks]
-    return Memory(FORMAT, tuple(task for task in tasks if task.trials), first.groups)
+    return PriorTrials(FORMAT, tuple(task for task in tasks if task.trials), first.groups)
 
 
-def write_memory(memory: Memory, path: Path) -> None:
-    """Write a memory as JSON."""
-    content = to_json(asdict(memory), "memory")
+def write_prior_trials(found: PriorTrials, path: Path) -> None:
+    """Write them as JSON."""
+    content = to_json(asdict(found), "prior_trials")
     write_whole(path, f"{json.dumps(content, separators=(',', ':'))}\n".encode())
 
 
-def read_memory(path: str | Path, groups: Sequence[str]) -> tuple[Experience, ...]:
+def read_prior_trials(path: str | Path, groups: Sequence[str]) -> tuple[Experience, ...]:
     """Return what searches of a network with these hidden groups tried, or raise DataError; nothing is trusted."""
     content = _bytes(path)
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"memory {path} cannot be read: {error}; `bocl memory RUN -o FILE` makes one") from error
-    found = data.get("format") if isinstance(data, dict) else None
-    if found != FORMAT:
-        raise DataError(f"memory {path} has format {found!r}; this version reads {FORMAT}: `bocl memory RUN -o FILE`")
-    memory: Memory = parse_value(Memory, data, f"memory {path}")
-    if not memory.tasks:
-        raise DataError(f"memory {path} holds no task: `bocl memory RUN -o FILE`")
-    if memory.groups and memory.groups != tuple(groups):
+        raise DataError(f"prior_trials {path} cannot be read: {error}; `bocl trials RUN -o FILE` makes one") from error
+    form = data.get("format") if isinstance(data, dict) else None
+    if form != FORMAT:
         raise DataError(
-            f"memory {path} is of a network with the hidden groups {', '.join(memory.groups)}; this one has "
-            f"{', '.join(groups)}; take the memory of runs with the same network"
+            f"prior_trials {path} has format {form!r}; this version reads {FORMAT}: `bocl trials RUN -o FILE` makes one"
         )
-    check_experience(memory.tasks, len(groups), f"memory {path}")
-    return memory.tasks
+    found: PriorTrials = parse_value(PriorTrials, data, f"prior_trials {path}")
+    if not found.tasks:
+        raise DataError(f"prior_trials {path} holds no task: `bocl trials RUN -o FILE`")
+    if found.groups and found.groups != tuple(groups):
+        raise DataError(
+            f"prior_trials {path} is of a network with the hidden groups {', '.join(found.groups)}; this one has "
+            f"{', '.join(groups)}; take the trials of runs with the same network"
+        )
+    check_experience(found.tasks, len(groups), f"prior_trials {path}")
+    return found.tasks
 
 
 def fingerprint(path: str | Path) -> str:
-    """Return the sha256 of a memory's file, as sha256sum tells it."""
+    """Return the sha256 of the file, as sha256sum tells it."""
     return hashlib.sha256(_bytes(path)).hexdigest()
 
 
@@ -108,7 +110,7 @@ def _check_widths(widths: Widths, groups: int, where: str) -> None:
         theirs = counted(len(widths), "hidden group")
         raise DataError(
             f"{where}: widths {shown(widths)} are of a network with {theirs}; this one has {groups}; "
-            "take the memory of runs with the same network"
+            "take the trials of runs with the same network"
         )
     if not all(0 <= width <= MOST_WIDTH for width in widths):
         raise DataError(f"{where}: widths {shown(widths)} are not numbers of units, 0 or more")
@@ -120,4 +122,4 @@ def _bytes(path: str | Path) -> bytes:
             return file.read()
     except (OSError, ValueError) as error:  # a name with a null character is a ValueError
         reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"memory {path} cannot be read: {reason}; `bocl memory RUN -o FILE` makes one") from error
+        raise DataError(f"prior_trials {path} cannot be read: {reason}; `bocl trials RUN -o FILE` makes one") from error

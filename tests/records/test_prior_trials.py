@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bocl.errors import InputError
-from bocl.records.experience_file import Memory, check_experience, fingerprint, read_memory, write_memory
+from bocl.records.prior_trials import Memory, check_experience, fingerprint, read_memory, write_memory
 from bocl.records.record import Experience, Trial
 
 GROUPS = ("fc1", "fc2")

@@ -1,0 +1,25 @@
+"""``bocl trials``: what the searches of runs tried, for the searches of another run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def trials_command(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("prior_trials.json"),
+) -> None:
+    """Write every trial of runs to a file that another run starts from: `bocl run … --set prior_trials=FILE`."""
+    from bocl.checks import counted
+    from bocl.records.files import check_place
+    from bocl.records.prior_trials import prior_trials_of, write_prior_trials
+    from bocl.records.summary import summarise_all
+
+    check_place(out, b'{"format":', "file of trials of bocl")
+    found = prior_trials_of(summarise_all(runs))
+    write_prior_trials(found, out)
+    children = counted(sum(len(task.trials) for task in found.tasks), "child", "children")
+    typer.echo(f"{children} of {counted(len(found.tasks), 'task')} written to {out}")

@@ -1,0 +1,36 @@
+"""Records of earlier versions, read as those of today.
+
+A setting or field that is renamed is renamed here too; a setting that is newer than some records has there the value
+those runs had without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ONE_CHILD_GB = 1e-6  # as `search.memory_gb` it once meant: train children one by one
+
+
+def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a journal's record as this version would write it."""
+    kind = record.get("kind")
+    if kind == "start":
+        renamed = _renamed(record, "memory", "prior_trials")
+        config = renamed.get("config")
+        return {**renamed, "config": upgrade_config(config)} if isinstance(config, Mapping) else renamed
+    return _renamed(record, "memory", "extra_numbers") if kind == "task" else dict(record)
+
+
+def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's settings by the names of today."""
+    config = _renamed(config, "memory", "prior_trials")
+    if isinstance(fixed := config.get("fixed"), Mapping):
+        config["fixed"] = {"children": 1, **fixed}
+    if isinstance(search := config.get("search"), Mapping) and search.get("memory_gb") == ONE_CHILD_GB:
+        config["search"] = {**search, "memory_gb": 16.0, "children_at_once": 1}
+    return config
+
+
+def _renamed(table: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    return {new if name == old else name: value for name, value in table.items()}
