@@ -28,7 +28,6 @@ from bocl.methods.growing import score
 from bocl.methods.rounds import TrainedChild, padding, train_round
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import count_all
 from bocl.records.events import nobody
 from bocl.search.improvement import spread_points
 from bocl.seeding import seed_for
@@ -89,7 +88,7 @@ def make_table(
             continue
         points = _points(config, network, index, widths)
         if index > len(table.tasks):
-            judge = DeviceTask(index, shown.train, to_device(judging, network.device))
+            judge = replace(shown, validation=to_device(judging, network.device))
             made = _tabulate(config, network, task, shown, judge, points, seeds=seeds)
             table = replace(table, tasks=(*table.tasks, made))
             tell(table)
@@ -165,7 +164,7 @@ def _tabulate(
         bounds,
         tuple(cost(np.eye(len(bounds), dtype=np.int64)).tolist()),
         tuple(points[at] for at in whole.tolist()),
-        tuple(count_all(network.graph, network.widths, rows[whole], task.classes, network.settings).tolist()),
+        tuple(network.space(task.classes).count_all(rows[whole]).tolist()),
         tuple(map(tuple, seen[whole].round(6).tolist())),
         tuple(map(tuple, judged[whole].round(6).tolist())),
     )

@@ -20,7 +20,7 @@ from bocl.checks import counted, shown
 from bocl.errors import DataError, InputError, NetworkError, WorkError
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
-from bocl.networks.growth import GrowthSettings, initialise
+from bocl.networks.growth import GrowthSpace, initialise
 from bocl.networks.trace import trace
 from bocl.records.record import Widths
 from bocl.search.problem import Problem
@@ -78,7 +78,7 @@ def check_task(graph: Graph, task: Task, seen: list[Seen]) -> None:
         _check_like_before(task, seen[0])
         return
     try:
-        growth = initialise(graph, [], graph.widths, task.classes, GrowthSettings(), seed=0)
+        growth = initialise(GrowthSpace.first(graph, task.classes), graph.widths, seed=0)
         logits = assemble(graph, None, growth)(torch.zeros(2, *task.input_shape))
     except (RuntimeError, ValueError) as error:
         if is_out_of_memory(error):

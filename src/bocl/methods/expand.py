@@ -19,7 +19,7 @@ from bocl.methods.reward import RewardSettings, make_cost
 from bocl.methods.rounds import TrainedChild, TrainRound, padding, train_round
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import Growth, count, count_all, count_by_group
+from bocl.networks.growth import Growth
 from bocl.records.events import Listener, RoundStarted, TrialDone
 from bocl.records.record import Diagnostics, Experience, Trial
 from bocl.search.problem import Explains, Problem, Searcher
@@ -72,11 +72,10 @@ def expand(
     """
     groups = len(network.graph.groups)
     zero, bounds = (0,) * groups, search.bounds_for(groups)
-    before = network.widths  # the searcher may ask what it costs after the network has grown
     cost = growth_cost(network, classes, reward)
     problem = Problem(
         bounds,
-        parameters=lambda z: count_all(network.graph, before, z, classes, network.settings),
+        parameters=network.space(classes).count_all,
         penalty=lambda z: reward.alpha * cost(z),
         budget=budget,
         target=target,
@@ -173,17 +172,17 @@ def train_base(
 
 def growth_cost(network: ExpandableNetwork, classes: int, reward: RewardSettings) -> Cost:
     """What units of this growth cost, as a function of z alone."""
-    graph, before, settings = network.graph, network.widths, network.settings
+    space = network.space(classes)
 
     def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:
-        parts = count(graph, before, z, classes, settings)
+        parts = space.count(z)
         return parts["shared"] + parts["heads"] + parts["norms"]
 
     return make_cost(
         reward.weighting,
-        len(graph.groups),
+        len(network.graph.groups),
         parameters=weights,
-        by_group=lambda z: count_by_group(graph, before, z, settings),
+        by_group=space.count_by_group,
     )
 
 

@@ -11,7 +11,7 @@ from bocl.methods.method import State, join_tensors, part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths
-from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, shapes
+from bocl.networks.growth import PARTS, Growth, GrowthSettings, GrowthSpace, Shapes
 from bocl.records.experience_file import check_experience
 from bocl.records.record import Experience
 from bocl.settings import parse_value
@@ -58,7 +58,7 @@ def growths_from(graph: Graph, settings: GrowthSettings, state: State) -> list[G
         _check_widths(entry.widths, graph, f"facts.growths[{task}].widths")
         if task == 0 and entry.widths != graph.widths:
             raise NetworkError(f"facts.growths[0].widths is {entry.widths}; the base network has {graph.widths}")
-        for name, shape in shapes(graph, before, entry.widths, entry.classes, settings).items():
+        for name, shape in GrowthSpace(graph, before, entry.classes, settings).shapes(entry.widths).items():
             wanted[f"{task}/{name}"] = shape
         before = tuple(old + new for old, new in zip(before, entry.widths, strict=True))
     check_tensors(state.tensors, wanted)

@@ -14,7 +14,7 @@ from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth
 from bocl.records.events import EpochDone, Listener, OutOfMemory
 from bocl.training.batches import DeviceTask
-from bocl.training.memory import training_bytes
+from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import Effort, Fit, train

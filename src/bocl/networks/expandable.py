@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph, Widths
-from bocl.networks.growth import Growth, GrowthSettings, count_tensors, initialise
+from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, count_tensors, initialise
 from bocl.networks.stacked import Children
 
 
@@ -30,14 +30,18 @@ class ExpandableNetwork:
         self.tasks: list[CompactNetwork] = []
 
     @property
-    def known(self) -> CompactNetwork | None:
+    def frozen(self) -> CompactNetwork | None:
         """The network as the last task left it."""
         return self.tasks[-1] if self.tasks else None
 
     @property
     def widths(self) -> Widths:
         """Width of every group now."""
-        return self.known.widths if self.known is not None else (0,) * len(self.graph.groups)
+        return self.graph.total(growth.widths for growth in self.growths)
+
+    def space(self, classes: int) -> GrowthSpace:
+        """Return the growths that a next task of so many classes may choose from; committing changes it no more."""
+        return GrowthSpace(self.graph, self.widths, classes, self.settings)
 
     def grow(
         self,
@@ -49,15 +53,15 @@ class ExpandableNetwork:
         dtype: torch.dtype = torch.float32,
     ) -> Children:
         """Make one child per entry of ``widths``, ready to be trained together; the network stays as it is."""
+        space, last = self.space(classes), self.growths[-1].tensors if self.growths else None
         growths = [
-            initialise(self.graph, self.growths, z, classes, self.settings, seed=seed, dtype=dtype)
-            for z, seed in zip(widths, seeds, strict=True)
+            initialise(space, z, last=last, seed=seed, dtype=dtype) for z, seed in zip(widths, seeds, strict=True)
         ]
-        return Children(self.graph, self.known, growths, pad_to=pad_to, settings=self.settings, device=self.device)
+        return Children(self.graph, self.frozen, growths, pad_to=pad_to, settings=self.settings, device=self.device)
 
     def candidate(self, growth: Growth) -> CompactNetwork:
         """Return the compact network that committing this growth would give."""
-        return assemble(self.graph, self.known, growth)
+        return assemble(self.graph, self.frozen, growth)
 
     def commit(self, growth: Growth) -> None:
         """Make a trained growth part of the network, as its next task."""

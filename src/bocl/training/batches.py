@@ -56,7 +56,9 @@ class DeviceSplit:
 class DeviceTask:
     """A task on the device, numbered as its learner counts tasks."""
 
+    name: str
     index: int
+    classes: int
     train: DeviceSplit
     validation: DeviceSplit
 
@@ -87,7 +89,8 @@ def task_to_device(
     task: Task, index: int, device: torch.device | str, dtype: torch.dtype = torch.float32
 ) -> DeviceTask:
     """Bring a task's training and validation samples to the device."""
-    return DeviceTask(index, to_device(task.train, device, dtype), to_device(task.validation, device, dtype))
+    train, validation = (to_device(split, device, dtype) for split in (task.train, task.validation))
+    return DeviceTask(task.name, index, task.classes, train, validation)
 
 
 def epoch_order(samples: int, batch_size: int, generator: torch.Generator) -> Tensor:

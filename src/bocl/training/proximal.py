@@ -11,7 +11,6 @@ optimiser, and no R is too steep for the learning rate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,12 +18,6 @@ from torch import Tensor
 
 #: (parameters, a function that gives s of one of them) → the parameters changed in place, by tensor operations alone
 Proximal = Callable[[Mapping[str, Tensor], Callable[[Tensor], Any]], None]
-
-
-def take_proximal(proximal: Proximal, parameters: Mapping[str, Tensor], optimiser: torch.optim.Optimizer) -> None:
-    """Call the hook; the optimiser has just taken its step."""
-    with torch.no_grad():
-        proximal(parameters, partial(step_size, optimiser))
 
 
 def step_size(optimiser: torch.optim.Optimizer, parameter: Tensor) -> Any:

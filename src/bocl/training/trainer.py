@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,11 +20,11 @@ from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
+from bocl.training.flops import FlopCounter
 from bocl.training.hooks import Hooks
-from bocl.training.operations import Operations
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
-from bocl.training.steps import StepCache, make_step
+from bocl.training.steps import StepCache, copy_state, make_step
 from bocl.training.trainable import Trainable
 
 
@@ -83,7 +83,7 @@ def train(
     taken = samples = epoch = 0
     loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
     with (
-        sensible_threads(_operations(network, tasks[0], recipe.batch_size)),
+        sensible_threads(_flops(network, tasks[0], recipe.batch_size)),
         _drawing(network, device, seed_for(seed, "dropout")),
     ):
         network.training = True
@@ -111,28 +111,22 @@ def train(
             finite &= torch.isfinite(tensor.detach()).flatten(1).all(1).cpu()
         scores = torch.where(finite, _validate(trained, tasks, recipe.precision), math.nan)
         if trained is not network:
-            _copy_state(trained.state, network.state)
+            copy_state(trained.state, network.state)
     network.training = False
     effort = Effort(samples, (time.perf_counter() - began) / network.count)
     return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
 
 
-def _operations(network: Trainable, task: DeviceTask, samples: int) -> int | None:
-    """Count the floating-point operations of a forward pass of so many samples on a CPU."""
+def _flops(network: Trainable, task: DeviceTask, samples: int) -> int | None:
+    """Count the floating-point operations of a forward pass of so many samples on a CPU; None on a GPU."""
     if task.device.type != "cpu":
         return None
     training, network.training = network.training, False
-    counted = Operations()
+    counted = FlopCounter()
     with torch.no_grad(), counted:
         network(task.train.rows(slice(1))[0], task.index)
     network.training = training
     return counted.count * samples
-
-
-def _copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
-    with torch.no_grad():
-        for name, tensor in target.items():
-            tensor.copy_(source[name])
 
 
 class _Best:
@@ -165,7 +159,7 @@ class _Best:
         return not bool(self.waiting.any())
 
     def restore(self) -> None:
-        _copy_state(self.state, {name: self.network.state[name] for name in self.state})
+        copy_state(self.state, {name: self.network.state[name] for name in self.state})
 
 
 def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:
@@ -199,6 +193,7 @@ def _drawing(network: Trainable, device: torch.device, seed: int) -> Iterator[No
     if not network.draws:
         yield
         return
+    # PyTorch's dropout takes no generator, so the process's own is seeded, and put back for everyone else.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
