@@ -100,7 +100,7 @@ def measure(
         tell(rows[-1])
 
     for case in cases(device, quick):
-        network, task = _frozen_network(case, device)
+        network, task = _known_network(case, device)
         add(case, "plain", 1, partial(_plain_epoch, case, network, task), 1)
         add(case, "eager", 1, partial(_eager_epoch, case, network, task), 1)
         for count in children:
@@ -119,7 +119,7 @@ def as_json(rows: Sequence[Row]) -> dict[str, Any]:
     return {"rows": [asdict(row) for row in rows]}
 
 
-def _frozen_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork, DeviceTask]:
+def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork, DeviceTask]:
     """Make a network with one task in it, and random samples of the case's shape."""
     module = mlp(784, [312, 128]) if case.network == "mlp" else lenet()
     graph = trace(module)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,8 +22,7 @@ NAMES = ("reduce.weight", "reduce.bias", "expand.weight", "expand.bias")
 
 def hidden_width(channels: Any, reduction: int) -> Any:
     """Return max(2, ⌈channels / reduction⌉) for an integer or an integer array."""
-    needed = -(-channels // reduction)
-    return needed + (needed < 2) * (2 - needed)
+    return np.maximum(2, -(-channels // reduction))
 
 
 def gate(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:

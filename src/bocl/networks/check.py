@@ -108,7 +108,7 @@ def _check_names(graph: Graph) -> None:
 
 
 def check_takes(graph: Graph, shape: tuple[int, ...], classes: int) -> None:
-    """Refuse a graph that cannot take samples of this shape; it runs on shapes alone, without memory for numbers."""
+    """Refuse a graph that cannot take samples of this shape; it runs on shapes only, without memory for numbers."""
     wanted = GrowthSpace.first(graph, classes).shapes(graph.widths)
     try:
         tensors = {name: torch.empty(_plain(size), device="meta") for name, size in wanted.items()}

@@ -1,4 +1,4 @@
-"""One task's network in compact form: what it predicts with, for ever.
+"""One task's network in compact form: what it predicts with from then on.
 
 It computes on contiguous copies of the task's slices, made once: a strided view of a grown matrix, or a
 matrix masked with zeros, changes the last bits of a product.

@@ -40,7 +40,7 @@ class ExpandableNetwork:
         return self.graph.total(growth.widths for growth in self.growths)
 
     def space(self, classes: int) -> GrowthSpace:
-        """Return the growths that a next task of so many classes may choose from; committing changes it no more."""
+        """Return what the next task, of so many classes, may choose from; it keeps the widths of now."""
         return GrowthSpace(self.graph, self.widths, classes, self.settings)
 
     def grow(

@@ -1,6 +1,6 @@
 """The parameterless functions a traced network may use: activations, pools, dropout, flatten.
 
-Each acts on every channel alone (or only reshapes), so it works at any width and needs no growing.
+Each acts on every channel by itself (or only reshapes), so it works at any width and needs no growing.
 A function is named as in ``torch.nn.functional``; a saved network names functions, never code.
 """
 

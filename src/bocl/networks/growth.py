@@ -190,7 +190,7 @@ def initialise(
 
     last  tensors of the task before: norms of old units continue from its own
 
-    Gates start open. The draw depends on the seed alone.
+    Gates start open. The draw depends only on the seed.
     """
     generator = torch.Generator().manual_seed(seed)
     graph = space.graph

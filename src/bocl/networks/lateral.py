@@ -78,7 +78,7 @@ class LateralNetwork:
         return _side_by_side(inputs)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes of the task): a function of the columns up to its own alone."""
+        """Return logits (n, classes of the task): only the columns up to its own have a part in them."""
         with torch.no_grad():
             return _values(self.graph, self.columns[task], x, self.features(x, task), training=False)[-1]
 
@@ -197,7 +197,7 @@ def _values(
 
 
 def _layer(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features: Features) -> Tensor:
-    """Return W h + U relu(V [α_j h^j] + b), or W h alone where no column lies before."""
+    """Return W h + U relu(V [α_j h^j] + b), or only W h where no column lies before."""
     weight, bias = tensor_names(layer)
     out = plain_product(layer, value, weights[weight], weights.get(bias))
     return out + _lateral(layer, value, weights, features[layer.name]) if layer.name in features else out

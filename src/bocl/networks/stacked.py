@@ -267,10 +267,10 @@ class Children:
 
 
 def _fixed_prefix(graph: Graph) -> tuple[int, int]:
-    """Return the numbers of the first layer's value and of the last one after it that frozen units can be computed to.
+    """Return the first and last value whose frozen units are the same in every step: (0, 0) where there are none.
 
-    They run through functions in a row: a norm mixes samples and learns, dropout draws anew in every step. A value that
-    something else reads as well must end the run, because inside it the frozen units are missing. (0, 0) for none.
+    The first is the first layer's, the others are of functions in a row after it: a norm learns, dropout draws in every
+    step. A value with two readers is the last one, because in those before it the frozen units are missing.
     """
     readers = [read for step in graph.steps for read in step.reads]
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
+from bocl.networks.graph import Add, Function, Graph, Norm, Widths
 from bocl.networks.growth import (
     PARTS,
     Growth,
@@ -192,7 +192,7 @@ def duplicated(
     copied  of every group (c,) numbers of units, all below ``before``
 
     Units newer than the first ``before`` of their group, the copies and the head read the copy where they read the
-    original; old units go on reading the original, so that tasks which see old units alone see what they saw.
+    original; old units still read the original, so that tasks which see only old units see what they saw.
     """
     counts = [len(tensors[f"layer/{group.name}/rows"]) for group in graph.groups]
     units = [
@@ -235,24 +235,16 @@ def refuse_inseparable(graph: Graph) -> None:
     for step in graph.steps:
         match step:
             case Add():
-                raise NetworkError(
-                    f"'{step.name}' adds two values, which ties units of several layers into one; DEN prunes and "
-                    "copies units of single layers (use a network without residual additions)"
-                )
+                reason = "adds two values, which ties units of several layers into one; DEN prunes and copies units of "
+                reason += "single layers (use a network without residual additions)"
             case Norm(kind="group"):
-                raise NetworkError(
-                    f"'{step.name}' is a GroupNorm, whose statistics run over units; a unit that DEN removes would "
-                    "change the others (use BatchNorm)"
-                )
+                reason = "is a GroupNorm, whose statistics run over units; a unit that DEN removes would change the "
+                reason += "others (use BatchNorm)"
             case Norm(affine=False):
-                raise NetworkError(
-                    f"'{step.name}' is a norm without scale and shift, so no unit before it can be silenced (use "
-                    "affine=True)"
-                )
+                reason = "is a norm without scale and shift, so no unit before it can be silenced (use affine=True)"
             case Function() if step.function in functions.MOVES_ZERO:
-                raise NetworkError(
-                    f"'{step.name}' is a {step.function}, which makes something of the 0 of a silent unit; DEN could "
-                    "not remove it (use ReLU, tanh or another function that keeps 0)"
-                )
-            case Layer() | Norm() | Function():
+                reason = f"is a {step.function}, which makes something of the 0 of a silent unit; DEN could not remove "
+                reason += "it (use ReLU, tanh or another function that keeps 0)"
+            case _:
                 continue
+        raise NetworkError(f"'{step.name}' {reason}")

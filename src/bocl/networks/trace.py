@@ -1,6 +1,6 @@
 """An ordinary ``nn.Module`` → its graph, by symbolic tracing (torch.fx).
 
-Only the shape of the module is used: weights are made anew for every task, from the run's seeds.
+Only the shape of the module is used: every task makes its own weights, from the run's seeds.
 What cannot be traced or grown is refused with the name of the module and the reason.
 """
 
@@ -35,7 +35,7 @@ class _Value:
     group: int | None  # None: the raw input
     width: int | None  # channels; None while the raw input's are unknown
     flat: bool  # a vector per sample
-    spread: int | None  # columns per channel; None until a layer tells
+    spread: int | None  # columns per channel; None until a layer says
 
 
 def trace(module: nn.Module) -> Graph:
@@ -251,7 +251,7 @@ class _Tracing:
             raise NetworkError(f"'{name}' adds the raw input, whose width cannot grow; put a layer before the addition")
         if left.width != right.width or left.flat != right.flat:
             raise NetworkError(f"'{name}' adds {left.width} channels to {right.width}; residual widths must agree")
-        if self.outputs & {left.index, right.index} and self._is_last(node):
+        if self.outputs & {left.index, right.index} and any(user.op == "output" for user in node.users):
             raise NetworkError(f"'{name}' ends the network in an addition; it must end in one Linear layer, the head")
         first, second = sorted((self._root(left.group), self._root(right.group)))
         self.tied[second] = first
@@ -337,9 +337,6 @@ class _Tracing:
     ) -> None:
         self.steps.append(step)
         self.values[node] = _Value(len(self.steps), group, width, flat, spread)
-
-    def _is_last(self, node: fx.Node) -> bool:
-        return any(user.op == "output" for user in node.users)
 
     def _check_output(self, node: fx.Node) -> None:
         result = node.args[0]

@@ -20,7 +20,7 @@ class DeviceSplit:
 
     inputs  (n, *shape) on the device: floats, or bytes that ``scale`` turns into floats as they are taken
     labels  (n,) on the device
-    feed    brings samples from the host; inputs and labels then hold those of the next steps alone
+    feed    brings samples from the host; inputs and labels then hold only those of the next steps
     """
 
     inputs: Tensor

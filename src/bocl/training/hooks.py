@@ -22,7 +22,7 @@ class Hooks:
     adjust_gradients  called between backward and the optimiser's step, may change ``.grad``
     proximal          called after the optimiser's step, solves for another term of the objective (``proximal.py``)
 
-    A step may be captured as a CUDA graph: a hook is called a few times beforehand, and then its operations alone are
+    A step may be captured as a CUDA graph: a hook is called a few times beforehand, and then only its operations are
     repeated. So hooks are tensor operations, the same in every step, and all they read is on the device.
 
     Where the host must have its say, ``adjust_gradients`` is a generator. It yields a function for the host to call in

@@ -1,6 +1,6 @@
 """Proximal steps: a term of the objective that is solved, not followed, after the optimiser's step on the loss.
 
-For the objective L(θ) + R(θ) the optimiser steps on L alone, to θ', and the hook moves on to
+For the objective L(θ) + R(θ) the optimiser steps on L only, to θ', and the hook moves on to
 
     argmin_θ  R(θ) + Σ_i (θ_i - θ'_i)² / (2 s_i)
 
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: (parameters, a function that gives s of one of them) → the parameters changed in place, by tensor operations alone
+#: (parameters, a function that gives s of one of them) → the parameters changed in place, by tensor operations only
 Proximal = Callable[[Mapping[str, Tensor], Callable[[Tensor], Any]], None]
 
 

@@ -55,8 +55,8 @@ class EagerStep:
             losses.sum().backward()
             self.hooks.update(self.optimiser, self.network.parameters)
 
-    def beside_others(self) -> AbstractContextManager[None]:
-        """Take steps inside; no other run goes on meanwhile."""
+    def sharing_gpu(self) -> AbstractContextManager[None]:
+        """Take steps inside; no other run does anything meanwhile."""
         return nullcontext()
 
 
@@ -149,8 +149,8 @@ class GraphedStep:
             part()
 
     @contextmanager
-    def beside_others(self) -> Iterator[None]:
-        """Take steps inside, while other runs go on, and wait until they are done."""
+    def sharing_gpu(self) -> Iterator[None]:
+        """Take steps inside, while other runs use the GPU too, and wait until the steps are done."""
         if any(task.train.feed is not None for task in self.tasks.values()):
             yield
             return
@@ -166,11 +166,11 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
     another run works on, and that run's work would end up in this graph.
     """
     current = torch.cuda.current_stream(device)
-    return current if current != torch.cuda.default_stream(device) else _stream_beside_the_default(device)
+    return current if current != torch.cuda.default_stream(device) else _stream_next_to_the_default(device)
 
 
 @cache
-def _stream_beside_the_default(device: torch.device) -> torch.cuda.Stream:
+def _stream_next_to_the_default(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 

@@ -73,7 +73,7 @@ def train(
     cache     of steps captured before, for networks of one shape on the same task
     graphed   capture the step as a CUDA graph where that is possible
 
-    The order of samples depends on the seed alone, so networks trained apart with one seed see the same batches.
+    The order of samples depends only on the seed, so networks trained apart with one seed see the same batches.
     """
     began = time.perf_counter()
     device, tasks = tasks[0].device, list(tasks)
@@ -94,7 +94,7 @@ def train(
             trained.training = True
             step.total.zero_()
             batches = _interleave(tasks, orders, recipe.batch_size, shuffle)
-            with step.beside_others():
+            with step.sharing_gpu():
                 for task, batch in batches:
                     step(task, batch, _learning_rate(recipe, taken, per_epoch * recipe.epochs))
                     taken += 1
@@ -139,20 +139,17 @@ class _Best:
         self.network = network
         self.patience = patience
         self.waiting = torch.ones(network.count, dtype=torch.bool)  # networks with patience left
-        self.score: Tensor | None = None
-        self.since: Tensor | None = None  # the epoch each network last improved in
+        self.score = torch.full((network.count,), -math.inf, dtype=torch.float64)
+        self.since = torch.zeros(network.count)  # the epoch each network last improved in
         self.state: dict[str, Tensor] = {}
 
     def is_over(self, scores: Tensor, epoch: int) -> bool:
         """Keep the networks that improved; return whether all have run out of patience."""
-        if self.score is None or self.since is None:
-            self.score, self.since = scores, torch.full_like(scores, epoch)
-            self.state = {name: tensor.detach().clone() for name, tensor in self.network.state.items()}
-            return False
         improved = (scores > self.score) & self.waiting
-        self.score = torch.where(improved, scores, self.score)
-        self.since = torch.where(improved, torch.full_like(self.since, epoch), self.since)
+        self.score[improved], self.since[improved] = scores[improved], epoch
         for name, tensor in self.network.state.items():
+            if name not in self.state:
+                self.state[name] = torch.zeros_like(tensor)
             chosen = improved.to(tensor.device)
             self.state[name][chosen] = tensor.detach()[chosen]
         self.waiting &= epoch - self.since < self.patience
