@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from bocl.methods.registry import METHODS
 
 import bocl
-from bocl.methods.registry import METHODS
 
 NAMES = {
     *("__version__", "BoclError", "ConfigError", "DataError", "InputError", "NetworkError"),

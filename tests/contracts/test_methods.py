@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from bocl.methods.checks import Seen
+from bocl.methods.registry import METHODS
 from torch import nn
 
 from bocl.errors import ConfigError, DataError, InputError, NetworkError, WorkError
-from bocl.methods.checks import Seen
 from bocl.methods.method import MEMORY, Method, State
-from bocl.methods.registry import METHODS
 from bocl.methods.saving import load, save
 from bocl.networks.architectures import mlp
 from bocl.networks.growth import GrowthSettings, is_parameter

@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from bocl.methods.registry import METHODS
 from torch import nn
 
 from bocl.errors import FolderError, WorkError
@@ -19,7 +20,6 @@ from bocl.experiment.run import run
 from bocl.experiment.store import RunStore, machine
 from bocl.methods.bocl import BOCL
 from bocl.methods.fixed import Fixed
-from bocl.methods.registry import METHODS
 from bocl.methods.saving import load
 from bocl.methods.tensor_files import write_tensors
 from bocl.records.journal import encode, read

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from bocl.methods.registry import METHODS
 from experiment_examples import SMALL
 
 from bocl.errors import DataError, FolderError
@@ -16,12 +17,11 @@ from bocl.experiment.grid import run_grid
 from bocl.experiment.pick import pick
 from bocl.experiment.run import run
 from bocl.methods.bocl import BOCL
-from bocl.methods.registry import METHODS
 from bocl.methods.saving import load
 from bocl.methods.sn import SN
 from bocl.records.events import nobody
-from bocl.records.prior_trials import fingerprint, memory_of, write_memory
 from bocl.records.journal import BEGINNING, encode, read
+from bocl.records.prior_trials import fingerprint, memory_of, write_memory
 from bocl.records.summary import JOURNAL, summarise
 from bocl.tasks.permuted import PermutedStream
 

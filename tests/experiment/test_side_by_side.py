@@ -10,7 +10,7 @@ import torch
 
 from bocl.errors import DeviceError
 from bocl.experiment.side_by_side import check_at_once, side_by_side
-from bocl.training.turns import others_turn
+from bocl.training.gpu_lock import gpu_released
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -32,12 +32,12 @@ def test_one_works_at_a_time_but_where_it_lets_others_go_on(streams):
     def piece(_stop: threading.Event) -> int:
         working.append(1)
         most = len(working)
-        with others_turn():
+        with gpu_released():
             together.wait(timeout=20)  # passes only when all three are inside
         working.pop()
         return most
 
-    # A piece that waits inside others_turn has not left yet, so the ones after it count it.
+    # A piece that waits inside gpu_released has not left yet, so the ones after it count it.
     assert sorted(side_by_side([piece] * 3, at_once=3, device=GPU)) == [1, 2, 3]
 
 
@@ -49,7 +49,7 @@ def test_no_two_have_the_turn_at_once(streams):
             inside.append(1)
             assert len(inside) == 1
             inside.pop()
-            with others_turn():
+            with gpu_released():
                 pass
 
     side_by_side([piece] * 4, at_once=4, device=GPU)
@@ -62,7 +62,7 @@ def test_the_first_failure_stops_the_others_and_is_told(streams):
         raise DeviceError("this one")
 
     def waits(stop: threading.Event) -> None:
-        with others_turn():
+        with gpu_released():
             stopped.append(stop.wait(timeout=20))
 
     with pytest.raises(DeviceError, match="this one"):
@@ -71,7 +71,7 @@ def test_the_first_failure_stops_the_others_and_is_told(streams):
 
 
 def test_a_run_that_is_alone_lets_nobody_in():
-    with others_turn(), others_turn():
+    with gpu_released(), gpu_released():
         pass
 
 

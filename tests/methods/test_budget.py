@@ -17,7 +17,7 @@ from bocl.methods.rcl import RCL
 from bocl.methods.reward import RewardSettings
 from bocl.methods.rounds import TrainedChild
 from bocl.methods.saving import load
-from bocl.networks.growth import GrowthSettings, count, initialise
+from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
 from bocl.networks.trace import trace
 from bocl.search.settings import SearchSettings
 from bocl.training.trainer import Effort, Fit
@@ -32,7 +32,7 @@ def lottery(network, task, widths, *, classes, seeds, **_options):
     drawn = [np.random.default_rng(seed).uniform(0, 0.5) for seed in seeds]
     return [
         TrainedChild(
-            initialise(network.graph, network.growths, z, classes, network.settings, seed=seed),
+            initialise(network.space(classes), z, seed=seed),
             Fit(accuracy + min(sum(z), 10) / 20, 1.0, 1, Effort()),
         )
         for z, seed, accuracy in zip(widths, seeds, drawn, strict=True)
@@ -46,7 +46,7 @@ def learner_of(graph, goal, **options):
 
 
 def added(graph, before, z, growth=FULL):
-    return sum(int(part) for part in count(graph, before, z, TASK.classes, growth).values())
+    return int(GrowthSpace(graph, before, TASK.classes, growth).count_all(z))
 
 
 def least(graph, growth=FULL):

@@ -20,7 +20,7 @@ from bocl.methods.joint import Joint
 from bocl.methods.rounds import train_round
 from bocl.methods.sn import SN
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import GrowthSettings, count, initialise
+from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
 from bocl.networks.trace import trace
 from bocl.search.lattice import scaled
 
@@ -112,7 +112,7 @@ def cost(graph, steps, classes, growth, before=(0, 0)):
     """Count what a row of growths adds."""
     total = 0
     for z in steps:
-        total += int(sum(count(graph, before, z, classes, growth).values()))
+        total += int(GrowthSpace(graph, before, classes, growth).count_all(z))
         before = tuple(old + new for old, new in zip(before, z, strict=True))
     return total
 
@@ -142,7 +142,7 @@ def test_a_budget_is_kept_and_used_up(graph, shape, classes, growth, budget):
                 learner._step(many)
             return
         steps.append(learner._step(many))
-        network.commit(initialise(graph, network.growths, steps[-1], many, growth, seed=0))
+        network.commit(initialise(network.space(many), steps[-1], seed=0))
         learner.seen.append(None)
         assert sum(learner.parameters().values()) <= budget
     assert steps[0] == graph.widths

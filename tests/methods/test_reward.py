@@ -10,24 +10,15 @@ import pytest
 from bocl.errors import ConfigError
 from bocl.methods.reward import RewardSettings, make_cost, unit_costs
 from bocl.networks.architectures import mlp
-from bocl.networks.growth import GrowthSettings, count, count_by_group
+from bocl.networks.growth import GrowthSettings, GrowthSpace
 from bocl.networks.trace import trace
 
 GRAPH = trace(mlp(784, [312, 128]))
-PLAIN = GrowthSettings(attention=False)
-
-
-def parameters(z):
-    return np.sum(list(count(GRAPH, GRAPH.widths, z, 10, PLAIN).values()), axis=0)
+SPACE = GrowthSpace(GRAPH, GRAPH.widths, 10, GrowthSettings(attention=False))
 
 
 def penalty(weighting: str, alpha: float = 0.01):
-    cost = make_cost(
-        weighting,
-        2,
-        parameters=parameters,
-        by_group=lambda z: count_by_group(GRAPH, GRAPH.widths, z, PLAIN),
-    )
+    cost = make_cost(weighting, 2, parameters=SPACE.count_all, by_group=SPACE.count_by_group)
     return lambda z: alpha * cost(z)
 
 

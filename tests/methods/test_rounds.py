@@ -16,7 +16,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.trace import trace
 from bocl.records.events import OutOfMemory, nobody
 from bocl.training.batches import task_to_device
-from bocl.training.memory import training_bytes
+from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
 
 
@@ -94,8 +94,8 @@ def test_memory_grows_with_batch_and_padding_and_not_with_anything_else(network)
 
     assert needed(16, 4) == needed(16, 4)
     assert needed(4, 4) < needed(16, 4) < needed(16, 32)
-    known = sum(tensor.numel() * 4 for tensor in network.known.weights.values())
-    assert needed(16, 4) - needed(8, 4) < 8 * known, "frozen weights are kept once, not once per sample"
+    frozen = sum(tensor.numel() * 4 for tensor in network.frozen.weights.values())
+    assert needed(16, 4) - needed(8, 4) < 8 * frozen, "frozen weights are kept once, not once per sample"
 
 
 def test_out_of_memory_halves_the_part_and_goes_on(network, monkeypatch):

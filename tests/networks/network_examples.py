@@ -99,7 +99,7 @@ def make_task(
         inputs = torch.randn(size, *shape, generator=generator, dtype=torch.float64)
         return DeviceSplit(inputs.to(dtype), torch.arange(size) % classes)
 
-    return DeviceTask(index, split(samples), split(9))
+    return DeviceTask(f"task {index}", index, classes, split(samples), split(9))
 
 
 def learn(
@@ -151,12 +151,12 @@ class Remembered:
 
     def check(self, network: ExpandableNetwork) -> None:
         """Raise AssertionError naming the task and tensor that changed."""
-        for task, (logits, known) in enumerate(zip(self.logits, self.hashes, strict=True)):
+        for task, (logits, hashed) in enumerate(zip(self.logits, self.hashes, strict=True)):
             for x, before in zip(self.inputs, logits, strict=True):
                 assert torch.equal(network.predict(x, task), before), f"task {task}, batch of {len(x)}: logits"
             now = hashes(network, task)
-            assert now.keys() == known.keys(), f"task {task}: tensors came or went"
-            changed = [name for name in known if known[name] != now[name]]
+            assert now.keys() == hashed.keys(), f"task {task}: tensors came or went"
+            changed = [name for name in hashed if hashed[name] != now[name]]
             assert not changed, f"task {task}: {changed} changed"
 
 

@@ -13,14 +13,10 @@ from bocl.errors import ConfigError
 from bocl.methods.reward import unit_costs
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import PARTS, GrowthSettings, count, count_by_group, count_tensors, initialise
+from bocl.networks.growth import PARTS, GrowthSettings, GrowthSpace, count_tensors, initialise
 from bocl.networks.trace import trace
 
 PLAIN = GrowthSettings(attention=False)
-
-
-def total(parts: dict[str, np.ndarray]) -> np.ndarray:
-    return np.sum(list(parts.values()), axis=0)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +27,7 @@ def total(parts: dict[str, np.ndarray]) -> np.ndarray:
 def test_a_first_task_has_the_parameters_of_the_module(module, parameters):
     graph = trace(module)
     classes = [layer for layer in module.modules() if isinstance(layer, nn.Linear)][-1].out_features
-    counted = int(total(count(graph, (0,) * len(graph.groups), graph.widths, classes, GrowthSettings())))
+    counted = int(GrowthSpace.first(graph, classes).count_all(graph.widths))
     assert counted == sum(tensor.numel() for tensor in module.parameters())
     assert parameters in (None, counted)
 
@@ -43,7 +39,7 @@ def test_a_first_task_has_the_parameters_of_the_module(module, parameters):
 )
 def test_one_more_unit_costs_its_in_and_out_edges(module, costs):
     graph = trace(module)
-    found = unit_costs(lambda z: total(count(graph, graph.widths, z, 10, PLAIN)), len(costs))
+    found = unit_costs(GrowthSpace(graph, graph.widths, 10, PLAIN).count_all, len(costs))
     assert tuple(found) == costs
 
 
@@ -61,13 +57,14 @@ def test_closed_form_counts_are_those_of_real_growths(data):
     )
     network = ExpandableNetwork(trace(module), how)
     groups = len(network.graph.groups)
-    network.commit(initialise(network.graph, [], network.graph.widths, 3, how, seed=0))
+    network.commit(initialise(network.space(3), network.graph.widths, seed=0))
     for _ in range(2):
         z = np.array(data.draw(st.lists(st.tuples(*[st.integers(0, 4)] * groups), min_size=1, max_size=4)))
-        counted = count(network.graph, network.widths, z, 4, how)
+        counted = network.space(4).count(z)
         for row, widths in enumerate(z.tolist()):
-            growth = initialise(network.graph, network.growths, tuple(widths), 4, how, seed=1)
+            growth = initialise(network.space(4), tuple(widths), seed=1)
             assert count_tensors(growth.tensors) == {part: int(counted[part][row]) for part in PARTS}
+            assert network.space(4).count_all(z)[row] == sum(count_tensors(growth.tensors).values())
         network.commit(growth)
     assert network.parameters_by_task()[-1] == count_tensors(growth.tensors)
 
@@ -78,15 +75,16 @@ def test_counts_by_group_add_up_to_the_shared_part(name, wiring):
     how = GrowthSettings(wiring=wiring)
     graph = trace(NETWORKS[name]())
     z = np.random.default_rng(0).integers(0, 5, (6, len(graph.groups)))
-    by_group = count_by_group(graph, graph.widths, z, how)
+    space = GrowthSpace(graph, graph.widths, 3, how)
+    by_group = space.count_by_group(z)
     assert by_group.shape == z.shape
-    assert (by_group.sum(-1) == count(graph, graph.widths, z, 3, how)["shared"]).all()
+    assert (by_group.sum(-1) == space.count(z)["shared"]).all()
     assert (by_group[z == 0] == 0).all() == (wiring == "forward")
 
 
 def test_counts_of_lenet_by_group_are_those_inside_each_layer():
     graph = trace(lenet())
-    (row,) = count_by_group(graph, graph.widths, [(1, 2, 3, 4)], PLAIN)
+    (row,) = GrowthSpace(graph, graph.widths, 10, PLAIN).count_by_group([(1, 2, 3, 4)])
     # rows: new units x all inputs and a bias; columns: old units x new inputs
     assert row.tolist() == [
         1 * (75 + 1),

@@ -9,8 +9,8 @@ from network_examples import IMAGE, NETWORKS, grown
 from bocl.networks import products, stacked
 
 
-def logits_and_gradients(children, x, known=None):
-    logits = children(x, 0, known)
+def logits_and_gradients(children, x, precomputed=None):
+    logits = children(x, 0, precomputed)
     weights = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1), dtype=logits.dtype)
     gradients = torch.autograd.grad((logits * weights).sum(), list(children.parameters.values()), allow_unused=True)
     return [logits, *(gradient for gradient in gradients if gradient is not None)]
@@ -36,10 +36,10 @@ def children(request):
 X = torch.randn(6, *IMAGE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def test_known_and_new_weights_as_one_or_piece_by_piece(children, monkeypatch):
+def test_frozen_and_new_weights_as_one_or_piece_by_piece(children, monkeypatch):
     forms = []
     for whole in (False, True):
-        monkeypatch.setattr(stacked, "multiplies_whole", lambda layer, _known, whole=whole: whole or layer.kernel)
+        monkeypatch.setattr(stacked, "multiplies_whole", lambda layer, _frozen, whole=whole: whole or layer.kernel)
         forms.append(logits_and_gradients(children, X))
     assert_alike(*forms)
 
@@ -50,15 +50,15 @@ def test_windows_laid_out_or_grouped(children, monkeypatch):
     assert_alike(forms[0], logits_and_gradients(children, X))
 
 
-def test_what_is_known_of_the_first_layer_can_be_computed_once(children):
-    known = children.precompute(X)
-    assert known is not None
-    assert known.shape[0] == len(X)
-    assert not known.requires_grad
-    assert_alike(logits_and_gradients(children, X), logits_and_gradients(children, X, known))
+def test_frozen_units_of_the_first_layer_can_be_computed_once(children):
+    precomputed = children.precompute(X)
+    assert precomputed is not None
+    assert precomputed.shape[0] == len(X)
+    assert not precomputed.requires_grad
+    assert_alike(logits_and_gradients(children, X), logits_and_gradients(children, X, precomputed))
 
 
-def test_a_first_task_knows_nothing_to_compute_once():
+def test_a_first_task_has_nothing_to_compute_once():
     from bocl.networks.expandable import ExpandableNetwork
     from bocl.networks.trace import trace
 

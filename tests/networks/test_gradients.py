@@ -7,7 +7,7 @@ import torch
 from network_examples import IMAGE, NETWORKS, grown, hash_of, make_task
 
 from bocl.networks.architectures import mlp
-from bocl.networks.growth import GrowthSettings, initialise
+from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
 from bocl.networks.stacked import Children
 from bocl.networks.trace import trace
 from bocl.training.recipe import Recipe
@@ -23,16 +23,16 @@ def backward(children: Children) -> None:
 
 @pytest.mark.parametrize("settings", WIRINGS, ids=lambda s: s.wiring)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_known_weights_get_no_gradient_and_keep_their_bits(name, settings):
+def test_frozen_weights_get_no_gradient_and_keep_their_bits(name, settings):
     network = grown(NETWORKS[name](), settings=settings)
     z = (2,) * len(network.graph.groups)
     children = network.grow([z, z], 3, seeds=[1, 2])
-    assert children.known is network.known
-    before = {key: hash_of(tensor) for key, tensor in children.known.weights.items()}
+    assert children.frozen is network.frozen
+    before = {key: hash_of(tensor) for key, tensor in children.frozen.weights.items()}
     backward(children)
-    assert all(not tensor.requires_grad and tensor.grad is None for tensor in children.known.weights.values())
+    assert all(not tensor.requires_grad and tensor.grad is None for tensor in children.frozen.weights.values())
     train(children, [make_task(3, 1)], Recipe("sgd", learning_rate=0.1, epochs=2), seed=0)
-    assert {key: hash_of(tensor) for key, tensor in children.known.weights.items()} == before
+    assert {key: hash_of(tensor) for key, tensor in children.frozen.weights.items()} == before
 
 
 @pytest.mark.parametrize("settings", WIRINGS, ids=lambda s: s.wiring)
@@ -66,8 +66,8 @@ def test_old_units_read_new_units_in_full_wiring_alone(name, layer, settings, mo
     network = grown(NETWORKS[name](), settings=GrowthSettings(wiring=settings.wiring, attention=False))
     children = network.grow([(2,) * len(network.graph.groups)], 3, seeds=[1])
     children.training = False
-    old = network.known.weights[f"layer/{layer}/weight"].shape[0]
-    seen = network.known.weights[f"layer/{layer}/weight"].shape[1]
+    old = network.frozen.weights[f"layer/{layer}/weight"].shape[0]
+    seen = network.frozen.weights[f"layer/{layer}/weight"].shape[1]
     step = next(step for step in network.graph.layers if step.name == layer)
     reads, read_input, compute = [], Children._gated, Children._layer
 
@@ -124,8 +124,8 @@ def test_full_wiring_keeps_the_old_block_and_trains_what_old_units_read_from_new
 
 def test_new_weights_start_uniform_within_one_over_the_root_of_the_grown_fan_in():
     graph = trace(mlp(20, [200, 100], 7))
-    first = initialise(graph, [], graph.widths, 7, GrowthSettings(), seed=0)
-    second = initialise(graph, [first], (50, 60), 7, GrowthSettings(), seed=1)
+    first = initialise(GrowthSpace.first(graph, 7), graph.widths, seed=0)
+    second = initialise(GrowthSpace(graph, graph.widths, 7, GrowthSettings()), (50, 60), seed=1)
     for growth, name, fan in [
         (first, "layer/fc1/rows", 20),
         (first, "head/weight", 100),

@@ -133,12 +133,12 @@ def test_what_is_precomputed_is_what_would_be_computed(name):
     network = columns(NETWORKS[name](), 2)
     column = network.next_column(3, seed=5)
     column.training = False
-    known = column.precompute(INPUTS[1])
-    assert len(known) == len(INPUTS[1])
-    torch.testing.assert_close(column(INPUTS[1], 2, known), column(INPUTS[1], 2))
+    precomputed = column.precompute(INPUTS[1])
+    assert len(precomputed) == len(INPUTS[1])
+    torch.testing.assert_close(column(INPUTS[1], 2, precomputed), column(INPUTS[1], 2))
     shuffled = torch.tensor([3, 0, 5])
-    torch.testing.assert_close(column(INPUTS[1][shuffled], 2, known[shuffled]), column(INPUTS[1][shuffled], 2))
-    assert network.next_column(3, seed=5).precompute(INPUTS[1]).shape == known.shape
+    torch.testing.assert_close(column(INPUTS[1][shuffled], 2, precomputed[shuffled]), column(INPUTS[1][shuffled], 2))
+    assert network.next_column(3, seed=5).precompute(INPUTS[1]).shape == precomputed.shape
 
 
 def test_a_first_column_has_nothing_before_it():

@@ -104,19 +104,19 @@ def forgets(module: nn.Module | None = None) -> tuple[ExpandableNetwork, Remembe
 def test_the_check_catches_an_old_weight_that_is_trained(monkeypatch):
     network, remembered = forgets()
 
-    def train_known_too(self, layer, x, is_stacked, head):
-        weight = self.known.weights["layer/0/weight"]
+    def train_frozen_too(self, layer, x, is_stacked, head):
+        weight = self.frozen.weights["layer/0/weight"]
         if not weight.requires_grad:
             weight.requires_grad_()
-            self.parameters["known"] = weight
+            self.parameters["frozen"] = weight
         return original(self, layer, x, is_stacked, head)
 
     original = stacked.Children._layer
-    monkeypatch.setattr(stacked.Children, "_layer", train_known_too)
+    monkeypatch.setattr(stacked.Children, "_layer", train_frozen_too)
     children = network.grow([(1, 1, 1)], 3, seeds=[1])
     loss = children(remembered.inputs[1]).square().sum()
     loss.backward()
-    torch.optim.SGD([children.parameters["known"]], 0.1).step()
+    torch.optim.SGD([children.parameters["frozen"]], 0.1).step()
     with pytest.raises(AssertionError, match="task 1"):
         remembered.check(network)
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 from torch import nn
 
 from bocl.networks.architectures import mlp
-from bocl.networks.growth import GrowthSettings, initialise
+from bocl.networks.growth import GrowthSpace, initialise
 from bocl.networks.sparse import (
     masks_of_new,
     masks_within,
@@ -26,8 +26,7 @@ from bocl.networks.trace import trace
 
 def tensors_of(module: nn.Module, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
     graph = trace(module)
-    settings = GrowthSettings(attention=False)
-    return dict(initialise(graph, [], graph.widths, 3, settings, seed=1, dtype=dtype).tensors)
+    return initialise(GrowthSpace.first(graph, 3), graph.widths, seed=1, dtype=dtype).tensors
 
 
 @pytest.mark.parametrize("w", [-2.0, -0.3, 0.0, 0.25, 0.3, 1.7])

@@ -14,7 +14,7 @@ from bocl.errors import InputError, NetworkError
 from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.compact import assemble
 from bocl.networks.graph import from_json, to_json
-from bocl.networks.growth import GrowthSettings, initialise
+from bocl.networks.growth import GrowthSpace, initialise
 from bocl.networks.trace import trace
 
 
@@ -39,7 +39,7 @@ def assert_follows(module: nn.Module, shape: tuple[int, ...] = (2, 6, 6)) -> Non
     module.eval()
     graph = trace(module)
     classes = [layer.out_features for layer in module.modules() if isinstance(layer, nn.Linear)][-1]
-    growth = initialise(graph, [], graph.widths, classes, GrowthSettings(), seed=0)
+    growth = initialise(GrowthSpace.first(graph, classes), graph.widths, seed=0)
     copy_into(module, growth.tensors)
     x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():

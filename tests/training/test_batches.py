@@ -49,7 +49,7 @@ def test_a_task_is_scaled_on_its_device():
     split = Split(raw, torch.tensor([0, 1]), mean=(0.2,), std=(0.4,))
     task = Task("bytes", 5, 2, split, Split(raw[:1].float(), torch.tensor([0])))
     moved = task_to_device(task, 3, "cpu", torch.float64)
-    assert moved.index == 3
+    assert (moved.name, moved.index, moved.classes) == ("bytes", 3, 2)
     expected = torch.tensor([[-0.5, 2.0], [0.0, 0.5]], dtype=torch.float64)
     torch.testing.assert_close(moved.train.inputs, expected)
     assert moved.validation.inputs.tolist() == [[0.0, 255.0]]
@@ -141,10 +141,10 @@ def test_training_ends_in_the_same_bits_however_samples_are_kept(monkeypatch):
     for kind in KEPT:
         with monkeypatch.context() as patch:
             kept = keep(kind, patch, many())
-        task = DeviceTask(0, kept, kept)
+        task = DeviceTask("kept", 0, 7, kept, kept)
         graph = trace(nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 7)))
         network = ExpandableNetwork(graph)
-        for z in (graph.widths, (3,)):  # the second task would compute what is known once, but for samples that are fed
+        for z in (graph.widths, (3,)):  # the second task would compute frozen units once, but for samples that are fed
             children = network.grow([z], 7, seeds=[0])
             (fit,) = train(children, [task], Recipe(batch_size=6, epochs=3), seed=0)
             network.commit(children.growth(0))

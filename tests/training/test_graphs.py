@@ -17,11 +17,11 @@ from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
 from bocl.tasks.arrays import from_arrays
 from bocl.training.batches import DeviceSplit, DeviceTask
+from bocl.training.gpu_lock import holding_gpu
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.steps import EagerStep, GraphedStep, StepCache, make_step
 from bocl.training.trainer import train
-from bocl.training.turns import in_turns
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 RECIPE = Recipe("sgd", 0.05, batch_size=16, epochs=3, schedule="cosine", precision="float32")
@@ -29,8 +29,10 @@ RECIPE = Recipe("sgd", 0.05, batch_size=16, epochs=3, schedule="cosine", precisi
 
 def on_gpu():
     task = easy_task()
-    splits = (DeviceSplit(split.inputs.cuda(), split.labels.cuda()) for split in (task.train, task.validation))
-    return DeviceTask(0, *splits)
+    train_split, validation = (
+        DeviceSplit(split.inputs.cuda(), split.labels.cuda()) for split in (task.train, task.validation)
+    )
+    return replace(task, train=train_split, validation=validation)
 
 
 def gpu_children(count):
@@ -164,7 +166,7 @@ def test_a_captured_step_keeps_alive_all_it_reads():
     network.commit(network.grow([network.graph.widths], 3, seeds=[0]).growth(0))
     small = on_gpu().train
     wide = DeviceSplit(small.inputs.repeat(2000, 1), small.labels.repeat(2000))
-    task, cache, ends = DeviceTask(1, wide, small), StepCache(), []
+    task, cache, ends = DeviceTask("wide", 1, 3, wide, small), StepCache(), []
     for _ in range(2):
         children = network.grow([(2,)], 3, seeds=[1])
         (fit,) = train(children, [task], replace(RECIPE, batch_size=4096, epochs=1), seed=0, cache=cache)
@@ -181,7 +183,7 @@ def test_runs_side_by_side_end_as_if_they_were_alone():
         found: dict[int, dict[str, torch.Tensor]] = {}
 
         def one(number: int) -> None:
-            with in_turns(), torch.cuda.stream(torch.cuda.Stream()):
+            with holding_gpu(), torch.cuda.stream(torch.cuda.Stream()):
                 network = gpu_children(number + 1)
                 train(network, [on_gpu()], replace(RECIPE, epochs=20), seed=number)
                 found[number] = {name: tensor.cpu() for name, tensor in network.state.items()}

@@ -12,6 +12,8 @@ from training_examples import Scripted, children, count_epochs, easy_task, scrip
 from bocl.networks.architectures import mlp
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
+from bocl.seeding import seed_for
+from bocl.training import trainer
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
@@ -51,14 +53,21 @@ def test_another_seed_shows_other_batches():
     assert not torch.equal(state_of(first)["head/weight"], state_of(second)["head/weight"])
 
 
-def test_dropout_follows_the_seed_too():
-    def trained(seed: int) -> dict[str, torch.Tensor]:
-        module = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
-        network = children(module=module)
-        train(network, [easy_task()], QUICK, seed=seed)
+def test_dropout_follows_the_seed_too(monkeypatch):
+    def trained(share: float = 0.5) -> dict[str, torch.Tensor]:
+        network = children(module=nn.Sequential(nn.Linear(4, 8), nn.Dropout(share), nn.Linear(8, 3)))
+        train(network, [easy_task()], QUICK, seed=1)
         return state_of(network)
 
-    assert_same(trained(1), trained(1))
+    def differ(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+        return not torch.equal(one["head/weight"], other["head/weight"])
+
+    dropped = trained()
+    assert_same(dropped, trained())
+    assert differ(dropped, trained(share=0.0)), "nothing was dropped out"
+    seeds = {"dropout": 99}  # the same batches, other draws
+    monkeypatch.setattr(trainer, "seed_for", lambda seed, what, *more: seeds.get(what) or seed_for(seed, what, *more))
+    assert differ(dropped, trained()), "the seed does not reach dropout"
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -304,10 +313,10 @@ def test_a_tasks_batches_do_not_depend_on_its_companions():
         original = type(network).__call__
 
         class Spy(type(network)):
-            def __call__(self, x, task=0, known=None):
+            def __call__(self, x, task=0, precomputed=None):
                 if self.training:
                     seen[task].append(x)
-                return original(self, x, task, known)
+                return original(self, x, task, precomputed)
 
         network.__class__ = Spy
         train(network, tasks, Recipe(batch_size=16, epochs=2), seed=0)

@@ -24,7 +24,7 @@ def easy_task(index: int = 0, classes: int = 3, samples: int = 60, dtype: torch.
         noise = torch.randn(size, 4, generator=generator, dtype=torch.float64)
         return DeviceSplit((centres[labels] + noise).to(dtype), labels)
 
-    return DeviceTask(index, split(samples), split(30))
+    return DeviceTask(f"task {index}", index, classes, split(samples), split(30))
 
 
 def children(count: int = 1, dtype: torch.dtype = torch.float32, module: nn.Module | None = None) -> Children:
@@ -69,7 +69,7 @@ class Scripted:
     def precompute(self, inputs: Tensor) -> None:
         """Nothing stays the same."""
 
-    def __call__(self, x: Tensor, task: int = 0, known: Tensor | None = None) -> Tensor:
+    def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:
         """Return logits that are right for the scripted number of samples."""
         if self.training:
             self.statistic += 1
@@ -95,4 +95,4 @@ def count_epochs(parameters: Mapping[str, Tensor]) -> None:
 def scripted_task() -> DeviceTask:
     """Return ten samples of class 0."""
     split = DeviceSplit(torch.zeros(10, 1), torch.zeros(10, dtype=torch.int64))
-    return DeviceTask(0, split, split)
+    return DeviceTask("scripted", 0, 2, split, split)

@@ -53,7 +53,7 @@ def measure_growth(
         for index in range(tasks):
             order = torch.randperm(784, generator=generator).to(device)
             shown = DeviceSplit(inputs[:, order], labels)
-            task = DeviceTask(index, f"task {index}", 10, shown, DeviceSplit(shown.inputs[:100], labels[:100]))
+            task = DeviceTask(f"task {index}", index, 10, shown, DeviceSplit(shown.inputs[:100], labels[:100]))
             z = graph.widths if index == 0 else (growth,) * len(graph.groups)
             seconds = []
             for _ in range(2):

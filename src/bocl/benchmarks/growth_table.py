@@ -27,7 +27,6 @@ from bocl.methods.failures import check_trained
 from bocl.methods.rounds import LocalTrainer, Round, RoundMaker, TrainedChild, padding
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import count_all
 from bocl.search.improvement import spread_points
 from bocl.seeding import seed_for
 from bocl.tasks.partition import stratified_rows
@@ -163,7 +162,7 @@ def _tabulate(
         bounds,
         tuple(cost(np.eye(len(bounds), dtype=np.int64)).tolist()),
         tuple(points[at] for at in whole.tolist()),
-        tuple(count_all(network.graph, network.widths, rows[whole], task.classes, network.settings).tolist()),
+        tuple(network.space(task.classes).count_all(rows[whole]).tolist()),
         tuple(map(tuple, seen[whole].round(6).tolist())),
         tuple(map(tuple, judged[whole].round(6).tolist())),
     )

@@ -1,6 +1,6 @@
 """What training children costs: a plain loop, an eager loop on the device, and ours, side by side in one run.
 
-All train the same growth of the same known network on the same samples with the same recipe. Times are per
+All train the same growth of the same frozen network on the same samples with the same recipe. Times are per
 child and epoch, so that a stack of K counts for K.
 """
 
@@ -23,7 +23,6 @@ from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import initialise
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
@@ -130,7 +129,7 @@ def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork,
     inputs = torch.randn(case.samples, *case.shape, generator=generator).to(device)
     labels = torch.randint(10, (case.samples,), generator=generator).to(device)
     few = DeviceSplit(inputs[:100], labels[:100])
-    return network, DeviceTask(1, "random", 10, DeviceSplit(inputs, labels), few)
+    return network, DeviceTask(case.network, 1, 10, DeviceSplit(inputs, labels), few)
 
 
 def _measure(epoch: Callable[[], None], device: torch.device) -> tuple[float, float]:
@@ -160,22 +159,22 @@ def _ours(case: Case, network: ExpandableNetwork, task: DeviceTask, count: int, 
 def _child(
     case: Case, network: ExpandableNetwork, device: torch.device
 ) -> tuple[dict[str, Tensor], Callable[..., Any]]:
-    """Return one child as anybody would write it: its own tensors, and a forward pass that joins them to the known."""
-    growth = initialise(network.graph, network.growths, case.widths, 10, network.settings, seed=0)
+    """Return one child as anybody would write it: its own tensors, and a forward pass that joins it all."""
+    growth = network.grow([case.widths], 10, seeds=[0]).growth(0)
     own = {name: tensor.to(device).requires_grad_() for name, tensor in growth.tensors.items()}
-    known = network.known
-    assert known is not None
+    frozen = network.frozen
+    assert frozen is not None
 
     def forward(x: Tensor) -> Tensor:
         weights = {name: tensor for name, tensor in own.items() if not name.startswith("layer/")}
         for layer in network.graph.layers:
             prefix = f"layer/{layer.name}"
-            top = known.weights[f"{prefix}/weight"]
+            top = frozen.weights[f"{prefix}/weight"]
             if f"{prefix}/columns" in own:
                 top = torch.cat([top, own[f"{prefix}/columns"]], 1)
             weights[f"{prefix}/weight"] = torch.cat([top, own[f"{prefix}/rows"]], 0)
-            weights[f"{prefix}/bias"] = torch.cat([known.weights[f"{prefix}/bias"], own[f"{prefix}/bias"]])
-        return CompactNetwork(network.graph, weights, (*known.blocks, case.widths))(x)
+            weights[f"{prefix}/bias"] = torch.cat([frozen.weights[f"{prefix}/bias"], own[f"{prefix}/bias"]])
+        return CompactNetwork(network.graph, weights, (*frozen.blocks, case.widths))(x)
 
     return own, forward
 

@@ -18,7 +18,6 @@ from bocl.experiment.run import begin_session, score
 from bocl.experiment.store import RunStore
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
-from bocl.networks.growth import total_widths
 from bocl.records.pareto import Wish, choose
 from bocl.records.record import PickRecord, TaskRecord, Trial, Widths
 from bocl.records.run_log import JOURNAL
@@ -58,8 +57,8 @@ def pick(
             return Picked(before, before)
         stream = same_stream(folder, store.log.learnt_in[-1], data)
         method: BOCL = load(folder / store.log.checkpoint, device=device)
-        known = total_widths(method.graph, method.network.growths[:-1])
-        growth = read_child(store, method.network, known, before.trials, trial.widths, method.seen[-1].classes)
+        widths = method.graph.total(growth.widths for growth in method.network.growths[:-1])
+        growth = read_child(store, method.network, widths, before.trials, trial.widths, method.seen[-1].classes)
         method.replace_last(growth)
         tasks = [stream[index] for index in range(before.index + 1)]
         validation = [to_device(task.validation, method.device) for task in tasks]

@@ -13,7 +13,7 @@ from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import Growth, shapes
+from bocl.networks.growth import Growth, GrowthSpace
 from bocl.records.events import Listener, nobody
 from bocl.records.record import RoundFit, RoundRecord, Trial
 from bocl.training.batches import DeviceTask
@@ -100,10 +100,11 @@ def read_growths(
     A child that failed has no tensors.
     """
     found = store.recall(record)
+    space = GrowthSpace(network.graph, before, classes, network.settings)
     try:
         parts = part_tensors(found, len(record.widths))
         for z, fit, tensors in zip(record.widths, record.fits, parts, strict=True):
-            check_tensors(tensors, {} if fit.failure else shapes(network.graph, before, z, classes, network.settings))
+            check_tensors(tensors, {} if fit.failure else space.shapes(z))
     except NetworkError as error:
         raise FolderError(
             f"{store.folder / record.weights.file} does not hold the children of its round: {error}; "

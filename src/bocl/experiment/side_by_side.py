@@ -1,4 +1,4 @@
-"""Several runs at once on one GPU, a thread and a stream each; ``training/turns.py`` says why results stay the same."""
+"""Several runs at once on a GPU, a thread and stream each; ``training/gpu_lock.py`` says why results are the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 
 from bocl.errors import DeviceError
-from bocl.training.turns import in_turns
+from bocl.training.gpu_lock import holding_gpu
 
 MOST_AT_ONCE = 16  # PyTorch has 32 streams to hand out
 Result = TypeVar("Result")
@@ -50,7 +50,7 @@ def side_by_side(
     def work(piece: Callable[[threading.Event], Result]) -> Result:
         stream = streams.get()
         try:
-            with in_turns(), torch.cuda.stream(stream):
+            with holding_gpu(), torch.cuda.stream(stream):
                 return piece(stop)
         finally:
             streams.put(stream)

@@ -17,7 +17,7 @@ from bocl.checks import counted, number, optional, settle, whole
 from bocl.errors import ConfigError
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import count_all
+from bocl.networks.growth import GrowthSpace
 from bocl.search.lattice import largest, scaled
 from bocl.search.settings import MOST_UNITS
 
@@ -87,7 +87,7 @@ def most_units(network: ExpandableNetwork, shape: Widths, classes: int, *, tasks
             steps[0] = network.graph.widths
         widths, room = network.widths, left
         for z in steps:
-            room -= int(count_all(network.graph, widths, z, classes, network.settings))
+            room -= int(GrowthSpace(network.graph, widths, classes, network.settings).count_all(z))
             if room < 0:
                 return False
             widths = tuple(old + new for old, new in zip(widths, z, strict=True))
@@ -107,12 +107,11 @@ def _base_parameters(network: ExpandableNetwork, classes: int) -> int:
     """Count what is stored, or what the first task will store."""
     if network.tasks:
         return _stored(network)
-    graph = network.graph
-    return int(count_all(graph, network.widths, graph.widths, classes, network.settings))
+    return int(network.space(classes).count_all(network.graph.widths))
 
 
 def _least(network: ExpandableNetwork, classes: int) -> int:
     """Count what one more task adds without growing; before the first task, what the second will add."""
     graph = network.graph
     widths = network.widths if network.tasks else graph.widths
-    return int(count_all(graph, widths, (0,) * len(graph.groups), classes, network.settings))
+    return int(GrowthSpace(graph, widths, classes, network.settings).count_all(graph.no_units))

@@ -20,7 +20,7 @@ from bocl.methods.rounds import RoundMaker, RoundTrainer, TrainedChild, padding
 from bocl.methods.searcher_answers import as_widths, asked_widths, check_searcher
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
-from bocl.networks.growth import Growth, count, count_all, count_by_group
+from bocl.networks.growth import Growth
 from bocl.records.events import Listener, RoundStarted, TrialDone
 from bocl.records.record import Diagnostics, Trial
 from bocl.search.problem import Explains, Problem, Searcher
@@ -160,25 +160,15 @@ class Candidates:
 
 def growth_problem(network: ExpandableNetwork, classes: int, bounds: Widths, alpha: float, cost: Cost) -> Problem:
     """Return what a searcher must know of one more task of so many classes, history and goal left out."""
-    graph, before, settings = network.graph, network.widths, network.settings  # as they are before the network grows
-    return Problem(
-        bounds,
-        parameters=lambda z: count_all(graph, before, z, classes, settings),
-        penalty=lambda z: alpha * cost(z),
-    )
+    return Problem(bounds, parameters=network.space(classes).count_all, penalty=lambda z: alpha * cost(z))
 
 
 def growth_cost(network: ExpandableNetwork, classes: int, reward: RewardSettings) -> Cost:
     """What units of this growth cost, as a function of z alone."""
-    graph, before, settings = network.graph, network.widths, network.settings
+    space = network.space(classes)
 
     def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:
-        parts = count(graph, before, z, classes, settings)
+        parts = space.count(z)
         return parts["shared"] + parts["heads"] + parts["norms"]
 
-    return make_cost(
-        reward.weighting,
-        len(graph.groups),
-        parameters=weights,
-        by_group=lambda z: count_by_group(graph, before, z, settings),
-    )
+    return make_cost(reward.weighting, len(network.graph.groups), parameters=weights, by_group=space.count_by_group)

@@ -20,7 +20,7 @@ from bocl.networks.growth import Growth
 from bocl.records.events import EpochDone, Listener, OutOfMemory, nobody
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
-from bocl.training.memory import training_bytes
+from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import Effort, Fit, train

@@ -18,7 +18,7 @@ from bocl.methods.failures import is_out_of_memory
 from bocl.networks.check import check_takes
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
-from bocl.networks.growth import GrowthSettings, initialise
+from bocl.networks.growth import GrowthSpace, initialise
 from bocl.settings import parse_value
 from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Split, Task
@@ -63,7 +63,7 @@ def check_task(graph: Graph, task: Task, seen: Sequence[SeenTask]) -> None:
         _check_like_before(task, seen[0])
         return
     try:
-        growth = initialise(graph, [], graph.widths, task.classes, GrowthSettings(), seed=0)
+        growth = initialise(GrowthSpace.first(graph, task.classes), graph.widths, seed=0)
         logits = assemble(graph, None, growth)(torch.zeros(2, *task.input_shape))
     except (RuntimeError, ValueError) as error:
         if is_out_of_memory(error):

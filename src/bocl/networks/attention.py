@@ -1,4 +1,4 @@
-"""Attention over what is already known: a gate before every layer but the first.
+"""Attention over what earlier tasks learnt: a gate before every layer but the first.
 
     β = sigmoid(W_s relu(W_c v + b_c) + b_s)        the layer reads F ⊙ β
 
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,8 +22,7 @@ NAMES = ("reduce.weight", "reduce.bias", "expand.weight", "expand.bias")
 
 def hidden_width(channels: Any, reduction: int) -> Any:
     """Return max(2, ⌈channels / reduction⌉) for an integer or an integer array."""
-    needed = -(-channels // reduction)
-    return needed + (needed < 2) * (2 - needed)
+    return np.maximum(2, -(-channels // reduction))
 
 
 def gate(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:
@@ -45,19 +45,19 @@ def features_and_gates(x: Tensor, weights: Mapping[str, Tensor], prefix: str) ->
     return features, torch.sigmoid(hidden @ w_s.mT + b_s.unsqueeze(-2))
 
 
-def gate_parts(known: Tensor, own: Tensor | None, weights: Mapping[str, Tensor], prefix: str) -> tuple[Tensor, Tensor]:
+def gate_parts(shared: Tensor, own: Tensor | None, weights: Mapping[str, Tensor], prefix: str) -> tuple[Tensor, Tensor]:
     """Gate vectors whose first units all K children share: (n, C) and (K, n, C') → (K, n, C) and (K, n, C').
 
-    The same as ``gate`` on the joined (K, n, C + C'), without joining it and without gradients for what is known.
+    The same as ``gate`` on the joined (K, n, C + C'), without joining it and without gradients for the shared part.
     """
     w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
-    children, samples, units = len(w_c), len(known), known.shape[1]
+    children, samples, units = len(w_c), len(shared), shared.shape[1]
     if own is None:
-        own = known.new_empty(children, samples, 0)
-    from_known = (known @ w_c[:, :, :units].flatten(0, 1).mT).view(samples, children, -1).transpose(0, 1)
-    hidden = torch.relu(torch.baddbmm(from_known + b_c.unsqueeze(1), own, w_c[:, :, units:].mT))
+        own = shared.new_empty(children, samples, 0)
+    from_shared = (shared @ w_c[:, :, :units].flatten(0, 1).mT).view(samples, children, -1).transpose(0, 1)
+    hidden = torch.relu(torch.baddbmm(from_shared + b_c.unsqueeze(1), own, w_c[:, :, units:].mT))
 
     def beta(part: slice) -> Tensor:
         return torch.baddbmm(b_s[:, None, part], hidden, w_s[:, part].mT).sigmoid_()
 
-    return known * beta(slice(units)), own * beta(slice(units, None))
+    return shared * beta(slice(units)), own * beta(slice(units, None))

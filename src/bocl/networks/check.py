@@ -14,7 +14,7 @@ from bocl.errors import NetworkError, did_you_mean
 from bocl.networks import functions
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Source
-from bocl.networks.growth import Growth, GrowthSettings, Shapes, shapes
+from bocl.networks.growth import Growth, GrowthSpace, Shapes
 
 _NAMED_PADDINGS = ("same", "valid")
 
@@ -86,14 +86,14 @@ def _check_source(name: str, source: Source, read: int | None, graph: Graph) -> 
 
 
 def _check_function(step: Function, read: int | None) -> None:
-    known = functions.ARGUMENTS.get(step.function)
-    if known is None:
+    allowed = functions.ARGUMENTS.get(step.function)
+    if allowed is None:
         raise NetworkError(
             f"step '{step.name}' is the unknown function '{step.function}'"
             + did_you_mean(step.function, functions.ARGUMENTS)
         )
     for argument in step.arguments:
-        _require(argument in known, f"step '{step.name}' has an unknown argument '{argument}' of {step.function}()")
+        _require(argument in allowed, f"step '{step.name}' has an unknown argument '{argument}' of {step.function}()")
     _require(step.group == read, f"step '{step.name}' says it is of group {step.group} but reads a value of {read}")
 
 
@@ -108,8 +108,8 @@ def _check_names(graph: Graph) -> None:
 
 
 def check_takes(graph: Graph, shape: tuple[int, ...], classes: int) -> None:
-    """Refuse a graph that cannot take samples of this shape; it runs on shapes alone, without memory for numbers."""
-    wanted = shapes(graph, (0,) * len(graph.groups), graph.widths, classes, GrowthSettings())
+    """Refuse a graph that cannot take samples of this shape; it runs on shapes only, without memory for numbers."""
+    wanted = GrowthSpace.first(graph, classes).shapes(graph.widths)
     try:
         tensors = {name: torch.empty(_plain(size), device="meta") for name, size in wanted.items()}
         logits = assemble(graph, None, Growth(graph.widths, classes, tensors))(torch.empty(2, *shape, device="meta"))
@@ -138,8 +138,7 @@ def plain_shapes(graph: Graph, classes: Sequence[int], *, shared_head: bool) -> 
     found: Shapes = {}
     for task, count in enumerate(classes):
         head = "head0" if shared_head else f"head{task}"
-        wanted = shapes(graph, (0,) * len(graph.groups), graph.widths, count, GrowthSettings())
-        for name, shape in wanted.items():
+        for name, shape in GrowthSpace.first(graph, count).shapes(graph.widths).items():
             found[name.replace("head/", f"{head}/") if name.startswith("head/") else name] = shape
     return found
 

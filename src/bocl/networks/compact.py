@@ -1,4 +1,4 @@
-"""One task's network in compact form: what it predicts with, for ever.
+"""One task's network in compact form: what it predicts with from then on.
 
 It computes on contiguous copies of the task's slices, made once: a strided view of a grown matrix, or a
 matrix masked with zeros, changes the last bits of a product.
@@ -6,7 +6,8 @@ matrix masked with zeros, changes the last bits of a product.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from bocl.networks import functions
 from bocl.networks.attention import features_and_gates, gate
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step, Widths
 from bocl.networks.growth import Growth
+from bocl.networks.norms import normalise_blocks, scale_and_shift
 
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
@@ -35,11 +37,16 @@ class CompactNetwork:
     @property
     def widths(self) -> Widths:
         """The task's stamp: the width of every group."""
-        return tuple(sum(group) for group in zip(*self.blocks, strict=True))
+        return self.graph.total(self.blocks)
 
     def __call__(self, x: Tensor, head: str = "head") -> Tensor:
         """Return logits (n, classes) for inputs (n, *shape)."""
         return self._values(x, head)[-1]
+
+    def weight_and_bias(self, layer: Layer, head: str = "head") -> tuple[Tensor, Tensor | None]:
+        """Return a layer's weight (out_t, in_t, *kernel), and its bias (out_t,) where it has one."""
+        prefix = head if layer.group is None else f"layer/{layer.name}"
+        return self.weights[f"{prefix}/weight"], self.weights.get(f"{prefix}/bias")
 
     def openness(self, x: Tensor) -> dict[str, Tensor]:
         """Return for every gated layer its mean gate over inputs (n, *shape), on the units of each growth: (growths,).
@@ -61,25 +68,12 @@ class CompactNetwork:
 
     def _values(self, x: Tensor, head: str = "head") -> list[Tensor]:
         """Return the input and the result of every step."""
-        values = [x]
-        for step in self.graph.steps:
-            read = [values[index] for index in step.reads]
-            match step:
-                case Layer():
-                    values.append(self._layer(step, read[0], head))
-                case Norm():
-                    values.append(self._norm(step, read[0]))
-                case Function():
-                    values.append(functions.apply(step.function, read[0], step.arguments, training=False))
-                case Add():
-                    values.append(read[0] + read[1])
-        return values
+        return evaluate(self.graph.steps, x, partial(self._layer, head=head), self._norm, training=False)
 
     def _layer(self, layer: Layer, x: Tensor, head: str) -> Tensor:
         if self._gated(layer):
             x = gate(x, self.weights, f"gate/{layer.name}")
-        prefix = head if layer.group is None else f"layer/{layer.name}"
-        weight, bias = self.weights[f"{prefix}/weight"], self.weights.get(f"{prefix}/bias")
+        weight, bias = self.weight_and_bias(layer, head)
         if not layer.kernel:
             return F.linear(x, weight, bias)
         convolve = CONVOLUTIONS[len(layer.kernel)]
@@ -92,21 +86,35 @@ class CompactNetwork:
             mean, var = self.weights[f"{prefix}/mean"], self.weights[f"{prefix}/var"]
             return F.batch_norm(x, mean, var, weight, bias, training=False, eps=norm.eps)
         sizes = [norm.source.width] if norm.source.group is None else [z[norm.source.group] for z in self.blocks]
-        x = normalise_blocks(x, sizes, norm.num_groups, norm.eps)
-        if weight is None or bias is None:
-            return x
-        shape = (-1, *(1,) * (x.dim() - 2))
-        return x * weight.view(shape) + bias.view(shape)
+        return scale_and_shift(normalise_blocks(norm, x, sizes), weight, bias)
 
 
-def normalise_blocks(x: Tensor, sizes: Sequence[int], base_groups: int, eps: float) -> Tensor:
-    """Group-normalise x (n, C, *space): the base network's channels in ``base_groups`` groups, each growth's in one."""
-    parts = [
-        torch.group_norm(part, base_groups if index == 0 else 1, eps=eps)  # F.group_norm refuses a single value
-        for index, part in enumerate(x.split(list(sizes), dim=1))
-        if part.shape[1]
-    ]
-    return torch.cat(parts, dim=1)
+def evaluate(
+    steps: Iterable[Step],
+    x: Tensor,
+    layer: Callable[[Layer, Tensor], Tensor],
+    norm: Callable[[Norm, Tensor], Tensor],
+    *,
+    training: bool,
+) -> list[Tensor]:
+    """Return every value of a network: the input x (n, *shape), then the result of each step.
+
+    layer, norm  what such a step makes of the value it reads
+    """
+    values = [x]
+    for step in steps:
+        value = values[step.reads[0]]
+        match step:
+            case Layer():
+                value = layer(step, value)
+            case Norm():
+                value = norm(step, value)
+            case Function():
+                value = functions.apply(step, value, training=training)
+            case Add():
+                value = value + values[step.reads[1]]
+        values.append(value)
+    return values
 
 
 def grown_weight(old: Tensor, columns: Tensor | None, rows: Tensor) -> Tensor:
@@ -116,24 +124,25 @@ def grown_weight(old: Tensor, columns: Tensor | None, rows: Tensor) -> Tensor:
     return torch.cat([torch.cat([old, columns.detach()], 1), rows], 0)
 
 
-def assemble(graph: Graph, known: CompactNetwork | None, growth: Growth) -> CompactNetwork:
-    """Put a task's new pieces around what is known and return the whole as contiguous copies."""
-    weights = {
-        name: tensor.detach().clone(memory_format=torch.contiguous_format)
-        for name, tensor in growth.tensors.items()
-        if not name.startswith("layer/")
-    }
+def assemble(graph: Graph, frozen: CompactNetwork | None, growth: Growth) -> CompactNetwork:
+    """Put a task's new pieces around the frozen network and return the whole as contiguous copies."""
+    weights = {name: tensor for name, tensor in growth.tensors.items() if not name.startswith("layer/")}
     for layer in graph.layers:
         prefix = f"layer/{layer.name}"
-        rows = growth.tensors[f"{prefix}/rows"].detach()
-        bias = growth.tensors[f"{prefix}/bias"].detach() if layer.bias else None
-        if known is not None:
-            columns = growth.tensors.get(f"{prefix}/columns")
-            rows = grown_weight(known.weights[f"{prefix}/weight"], columns, rows)
-            if bias is not None:
-                bias = torch.cat([known.weights[f"{prefix}/bias"], bias])
-        weights[f"{prefix}/weight"] = rows.clone(memory_format=torch.contiguous_format)
+        weight = growth.tensors[f"{prefix}/rows"].detach()
+        bias = growth.tensors[f"{prefix}/bias"] if layer.bias else None
+        if frozen is not None:
+            old, old_bias = frozen.weight_and_bias(layer)
+            weight = grown_weight(old, growth.tensors.get(f"{prefix}/columns"), weight)
+            if old_bias is not None and bias is not None:
+                bias = torch.cat([old_bias, bias])
+        weights[f"{prefix}/weight"] = weight
         if bias is not None:
-            weights[f"{prefix}/bias"] = bias.clone()
-    blocks = (*(known.blocks if known is not None else ()), growth.widths)
-    return CompactNetwork(graph, weights, blocks)
+            weights[f"{prefix}/bias"] = bias
+    copies = {name: contiguous_copy(tensor) for name, tensor in weights.items()}
+    return CompactNetwork(graph, copies, (*(frozen.blocks if frozen is not None else ()), growth.widths))
+
+
+def contiguous_copy(tensor: Tensor) -> Tensor:
+    """Return a copy with nothing between its rows, whatever it is a view of; no gradient flows back."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)

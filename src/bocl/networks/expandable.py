@@ -17,7 +17,7 @@ from bocl.errors import NetworkError
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph, Widths
-from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, shapes
+from bocl.networks.growth import PARTS, Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
 
@@ -35,14 +35,18 @@ class ExpandableNetwork:
         self.tasks: list[CompactNetwork] = []
 
     @property
-    def known(self) -> CompactNetwork | None:
+    def frozen(self) -> CompactNetwork | None:
         """The network as the last task left it."""
         return self.tasks[-1] if self.tasks else None
 
     @property
     def widths(self) -> Widths:
         """Width of every group now."""
-        return self.known.widths if self.known is not None else (0,) * len(self.graph.groups)
+        return self.graph.total(growth.widths for growth in self.growths)
+
+    def space(self, classes: int) -> GrowthSpace:
+        """Return what the next task, of so many classes, may choose from; it keeps the widths of now."""
+        return GrowthSpace(self.graph, self.widths, classes, self.settings)
 
     def grow(
         self,
@@ -54,15 +58,15 @@ class ExpandableNetwork:
         dtype: torch.dtype = torch.float32,
     ) -> Children:
         """Make one child per entry of ``widths``, ready to be trained together; the network stays as it is."""
+        space, last = self.space(classes), self.growths[-1].tensors if self.growths else None
         growths = [
-            initialise(self.graph, self.growths, z, classes, self.settings, seed=seed, dtype=dtype)
-            for z, seed in zip(widths, seeds, strict=True)
+            initialise(space, z, last=last, seed=seed, dtype=dtype) for z, seed in zip(widths, seeds, strict=True)
         ]
-        return Children(self.graph, self.known, growths, pad_to=pad_to, settings=self.settings, device=self.device)
+        return Children(self.graph, self.frozen, growths, pad_to=pad_to, settings=self.settings, device=self.device)
 
     def candidate(self, growth: Growth) -> CompactNetwork:
         """Return the compact network that committing this growth would give."""
-        return assemble(self.graph, self.known, growth)
+        return assemble(self.graph, self.frozen, growth)
 
     def commit(self, growth: Growth) -> None:
         """Make a trained growth part of the network, as its next task."""
@@ -99,7 +103,8 @@ class ExpandableNetwork:
             if task == 0 and entry.widths != self.graph.widths:
                 base = self.graph.widths
                 raise NetworkError(f"facts.growths[0].widths is {entry.widths}; the base network has {base}")
-            for name, shape in shapes(self.graph, before, entry.widths, entry.classes, self.settings).items():
+            space = GrowthSpace(self.graph, before, entry.classes, self.settings)
+            for name, shape in space.shapes(entry.widths).items():
                 found[f"{task}/{name}"] = shape
             before = tuple(old + new for old, new in zip(before, entry.widths, strict=True))
         return found

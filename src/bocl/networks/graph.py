@@ -10,6 +10,7 @@ Values are numbered: 0 is the raw input, i is the result of ``steps[i - 1]``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -117,6 +118,15 @@ class Graph:
     def widths(self) -> Widths:
         """Widths of the base network."""
         return tuple(group.width for group in self.groups)
+
+    @cached_property
+    def no_units(self) -> Widths:
+        """0 for every group: the widths before a first task, and the growth that adds no unit."""
+        return (0,) * len(self.groups)
+
+    def total(self, widths: Iterable[Widths]) -> Widths:
+        """Add widths up, group by group."""
+        return tuple(map(sum, zip(self.no_units, *widths, strict=True)))
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:

@@ -2,9 +2,9 @@
 
 A layer W grows by new units (rows) and, in the `full` wiring, by what old units read from them (columns):
 
-    W = | known, frozen   columns |        known    (o, i)     every earlier task's pieces together
-        |        rows             |        columns  (o, z_in)   absent in the `forward` wiring
-                                           rows     (z_out, i + z_in)
+    W = | frozen   columns |        frozen   (o, i)           every earlier task's pieces together
+        |       rows       |        columns  (o, z_in)        absent in the `forward` wiring
+                                    rows     (z_out, i + z_in)
 
 The first task grows from nothing: all its units are rows. Names of tensors:
 
@@ -13,7 +13,7 @@ The first task grows from nothing: all its units are rows. Names of tensors:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, get_args
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from bocl.checks import flag, number, settle, whole, word
 from bocl.networks import attention
-from bocl.networks.graph import Graph, Layer, Widths
+from bocl.networks.graph import Graph, Layer, Source, Widths
 
 Shapes = dict[str, tuple[Any, ...]]
 Wiring = Literal["full", "forward"]
@@ -74,64 +74,88 @@ class Growth:
     tensors: dict[str, Tensor]
 
 
-def shapes(graph: Graph, before: Widths, z: Any, classes: int, settings: GrowthSettings) -> Shapes:
-    """Return the shape of every tensor that growing by z adds to a network of widths ``before``.
+@dataclass(frozen=True)
+class GrowthSpace:
+    """Every growth that a task may choose from, one for each z.
 
-    z is (…, groups) integers: with a leading dimension n, every shape entry that depends on z is an (n,) array.
+    before    width of every group so far; 0 each for a first task
+    classes   of the task
+    settings  how the network grows
+
+    z is (…, groups) integers, one growth or an array of them; counts are (…,), exact and without making a tensor.
     """
-    z = np.asarray(z, dtype=np.int64)
-    first = not any(before)
-    found: Shapes = {}
 
-    def sizes(layer: Any) -> tuple[int, Any]:
-        """Columns a layer reads from known and from new units."""
-        source = layer.source
-        if source.group is None:
-            return source.width, 0
-        return before[source.group] * source.spread, z[..., source.group] * source.spread
+    graph: Graph
+    before: Widths
+    classes: int
+    settings: GrowthSettings
 
-    for layer in (*graph.layers, graph.head):
-        old_inputs, new_inputs = sizes(layer)
-        if layer.gated and settings.attention and not first:
-            reduction = settings.reduction_nodes if layer.reads_nodes else settings.reduction_channels
-            channels = (old_inputs + new_inputs) // layer.source.spread
-            hidden = attention.hidden_width(channels, reduction)
-            gate = ((hidden, channels), (hidden,), (channels, hidden), (channels,))
-            for name, shape in zip(attention.NAMES, gate, strict=True):
-                found[f"gate/{layer.name}/{name}"] = shape
-        if layer.group is None:
-            found["head/weight"] = (classes, old_inputs + new_inputs)
+    @classmethod
+    def first(cls, graph: Graph, classes: int) -> GrowthSpace:
+        """Return the growths from nothing: no attention yet, and no old unit that could read a new one."""
+        return cls(graph, graph.no_units, classes, GrowthSettings())
+
+    def shapes(self, z: Any) -> Shapes:
+        """Return the shape of every tensor that growing by z adds.
+
+        With a leading dimension n of z, every entry of a shape that depends on z is an (n,) array.
+        """
+        z = np.asarray(z, dtype=np.int64)
+        first = not any(self.before)
+        found: Shapes = {}
+
+        def sizes(source: Source) -> tuple[int, Any]:
+            """Columns that are read from old and from new units."""
+            if source.group is None:
+                return source.width, 0
+            return self.before[source.group] * source.spread, z[..., source.group] * source.spread
+
+        for layer in (*self.graph.layers, self.graph.head):
+            old_inputs, new_inputs = sizes(layer.source)
+            if layer.gated and self.settings.attention and not first:
+                reduction = self.settings.reduction_nodes if layer.reads_nodes else self.settings.reduction_channels
+                channels = (old_inputs + new_inputs) // layer.source.spread
+                hidden = attention.hidden_width(channels, reduction)
+                gate = ((hidden, channels), (hidden,), (channels, hidden), (channels,))
+                for name, shape in zip(attention.NAMES, gate, strict=True):
+                    found[f"gate/{layer.name}/{name}"] = shape
+            weight, bias = tensor_names(layer)
+            units = self.classes if layer.group is None else z[..., layer.group]
+            found[weight] = (units, old_inputs + new_inputs, *layer.kernel)
+            if layer.group is not None and self.settings.wiring == "full" and layer.gated and not first:
+                found[f"layer/{layer.name}/columns"] = (self.before[layer.group], new_inputs, *layer.kernel)
             if layer.bias:
-                found["head/bias"] = (classes,)
-            continue
-        units = z[..., layer.group]
-        found[f"layer/{layer.name}/rows"] = (units, old_inputs + new_inputs, *layer.kernel)
-        if settings.wiring == "full" and layer.gated and not first:
-            found[f"layer/{layer.name}/columns"] = (before[layer.group], new_inputs, *layer.kernel)
-        if layer.bias:
-            found[f"layer/{layer.name}/bias"] = (units,)
-    for norm in graph.norms:
-        old, new = sizes(norm)
-        names = ("weight", "bias") if norm.affine else ()
-        for name in names + (_STATISTICS if norm.kind == "batch" else ()):
-            found[f"norm/{norm.name}/{name}"] = (old + new,)
-    return found
+                found[bias] = (units,)
+        for norm in self.graph.norms:
+            names = ("weight", "bias") if norm.affine else ()
+            for name in names + (_STATISTICS if norm.kind == "batch" else ()):
+                found[f"norm/{norm.name}/{name}"] = (sum(sizes(norm.source)),)
+        return found
 
+    def count(self, z: Any) -> dict[str, NDArray[np.int64]]:
+        """Count the parameters growing by z would add, by part."""
+        z = np.asarray(z, dtype=np.int64)
+        totals = {part: np.zeros(z.shape[:-1], dtype=np.int64) for part in PARTS}
+        for name, shape in self.shapes(z).items():
+            if is_parameter(name):
+                totals[_part(name)] += np.asarray(prod(shape), dtype=np.int64)
+        return totals
 
-def count(graph: Graph, before: Widths, z: Any, classes: int, settings: GrowthSettings) -> dict[str, NDArray[np.int64]]:
-    """Count the parameters growing by z would add, by part; z is (…, groups), each count (…,)."""
-    z = np.asarray(z, dtype=np.int64)
-    totals = {part: np.zeros(z.shape[:-1], dtype=np.int64) for part in PARTS}
-    for name, shape in shapes(graph, before, z, classes, settings).items():
-        if is_parameter(name):
-            totals[_part(name)] += np.asarray(prod(shape), dtype=np.int64)
-    return totals
+    def count_all(self, z: Any) -> NDArray[np.int64]:
+        """Count all parameters growing by z would add."""
+        total: NDArray[np.int64] = np.sum(list(self.count(z).values()), axis=0)
+        return total
 
-
-def count_all(graph: Graph, before: Widths, z: Any, classes: int, settings: GrowthSettings) -> NDArray[np.int64]:
-    """Count all parameters growing by z would add; z is (…, groups), the result (…,)."""
-    total: NDArray[np.int64] = np.sum(list(count(graph, before, z, classes, settings).values()), axis=0)
-    return total
+    def count_by_group(self, z: Any) -> NDArray[np.int64]:
+        """Count the shared parameters added inside each group's own layers: (…, groups)."""
+        z = np.asarray(z, dtype=np.int64)
+        totals = np.zeros(z.shape, dtype=np.int64)
+        owner = {f"layer/{layer.name}": layer.group for layer in self.graph.layers}
+        for name, shape in self.shapes(z).items():
+            group = owner.get(name.rpartition("/")[0])
+            if group is not None:
+                totals[..., group] += np.asarray(prod(shape), dtype=np.int64)
+        return totals
 
 
 def count_tensors(tensors: Mapping[str, Tensor]) -> dict[str, int]:
@@ -143,21 +167,9 @@ def count_tensors(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     return totals
 
 
-def count_by_group(graph: Graph, before: Widths, z: Any, settings: GrowthSettings) -> NDArray[np.int64]:
-    """Count the shared parameters added inside each group's own layers; z and the result are (…, groups)."""
-    z = np.asarray(z, dtype=np.int64)
-    totals = np.zeros(z.shape, dtype=np.int64)
-    owner = {f"layer/{layer.name}": layer.group for layer in graph.layers}
-    for name, shape in shapes(graph, before, z, 1, settings).items():
-        group = owner.get(name.rpartition("/")[0])
-        if group is not None:
-            totals[..., group] += np.asarray(prod(shape), dtype=np.int64)
-    return totals
-
-
-def tensor_names(layer: Layer) -> tuple[str, str]:
-    """Return what a layer's weight and bias are called in a growth from nothing."""
-    prefix, weight = ("head", "weight") if layer.group is None else (f"layer/{layer.name}", "rows")
+def tensor_names(layer: Layer, head: str = "head") -> tuple[str, str]:
+    """Return what a growth calls a layer's own weight and bias; a network with several heads numbers them."""
+    prefix, weight = (head, "weight") if layer.group is None else (f"layer/{layer.name}", "rows")
     return f"{prefix}/{weight}", f"{prefix}/bias"
 
 
@@ -167,55 +179,47 @@ def is_parameter(name: str) -> bool:
 
 
 def initialise(
-    graph: Graph,
-    earlier: Sequence[Growth],
+    space: GrowthSpace,
     z: Widths,
-    classes: int,
-    settings: GrowthSettings,
     *,
+    last: Mapping[str, Tensor] | None = None,
     seed: int,
     dtype: torch.dtype = torch.float32,
 ) -> Growth:
-    """Make a child's new tensors: uniform in ±1/√fan-in of the grown layer, as the framework starts its own layers.
+    """Make a child's new tensors: uniform in ±1/√fan-in of the grown layer, as PyTorch starts its own layers.
 
-    Norms of known units continue from the last task's; gates start open. The draw depends on the seed alone.
+    last  tensors of the task before: norms of old units continue from its own
+
+    Gates start open. The draw depends only on the seed.
     """
     generator = torch.Generator().manual_seed(seed)
-    before = total_widths(graph, earlier)
-    fan_in = {
-        layer.name: layer.source.size(tuple(b + n for b, n in zip(before, z, strict=True))) * prod(layer.kernel)
-        for layer in (*graph.layers, graph.head)
-    }
-    last = earlier[-1].tensors if earlier else {}
+    graph = space.graph
+    grown = graph.total([space.before, z])
+    fan_in = {layer.name: layer.source.size(grown) * prod(layer.kernel) for layer in (*graph.layers, graph.head)}
 
     def uniform(shape: tuple[int, ...], fan: int) -> Tensor:
         return torch.empty(shape, dtype=dtype).uniform_(-1, 1, generator=generator).div_(max(fan, 1) ** 0.5)
 
     tensors: dict[str, Tensor] = {}
-    for name, wanted in shapes(graph, before, z, classes, settings).items():
+    for name, wanted in space.shapes(z).items():
         shape = tuple(int(entry) for entry in wanted)
         part, _, rest = name.partition("/")
         owner, _, kind = rest.rpartition("/")
         if part == "norm":
             tensor = torch.full(shape, 1.0 if kind in ("weight", "var") else 0.0, dtype=dtype)
-            if name in last:
+            if last and name in last:
                 tensor[: len(last[name])] = last[name].to("cpu", dtype)
         elif part == "gate" and kind == "expand.bias":
-            tensor = torch.full(shape, settings.gate_bias, dtype=dtype)
+            tensor = torch.full(shape, space.settings.gate_bias, dtype=dtype)
         elif part == "gate":
             fan_name = "expand.weight" if kind.startswith("expand") else "reduce.weight"
             tensor = uniform(shape, shape[1] if kind == fan_name else tensors[f"gate/{owner}/{fan_name}"].shape[1])
         else:
             tensor = uniform(shape, fan_in[graph.head.name if part == "head" else owner])
         tensors[name] = tensor
-    return Growth(z, classes, tensors)
+    return Growth(z, space.classes, tensors)
 
 
 def _part(name: str) -> str:
     """Return the part a tensor belongs to; heads of a network with several are numbered."""
     return _PART_OF[name.split("/")[0].rstrip("0123456789")]
-
-
-def total_widths(graph: Graph, growths: Sequence[Growth]) -> Widths:
-    """Return the width of every group after these growths: the stamp of the last of them."""
-    return tuple(sum(growth.widths[group] for growth in growths) for group in range(len(graph.groups)))

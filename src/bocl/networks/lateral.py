@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, lcm, prod
 from typing import Any
 
@@ -27,25 +28,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bocl.networks import functions
 from bocl.networks.by_task import join_tensors, part_tensors
-from bocl.networks.compact import normalise_blocks
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm
-from bocl.networks.growth import (
-    PARTS,
-    GrowthSettings,
-    Shapes,
-    count_tensors,
-    initialise,
-    is_parameter,
-    shapes,
-    tensor_names,
-)
+from bocl.networks.compact import evaluate
+from bocl.networks.graph import Graph, Layer, Norm
+from bocl.networks.growth import PARTS, GrowthSpace, Shapes, count_tensors, initialise, is_parameter, tensor_names
+from bocl.networks.norms import normalise_batch, normalise_blocks, scale_and_shift
 from bocl.networks.products import plain_product
-from bocl.networks.stacked import normalise_batch
 from bocl.seeding import seed_for
-
-_SETTINGS = GrowthSettings(attention=False)
 
 Features = Mapping[str, Tensor]  # layer → (n, k·C, positions): what the columns before made of its input, side by side
 
@@ -64,7 +53,7 @@ class LateralNetwork:
 
         Weights start uniform in ±1/√fan-in, each α at 1.
         """
-        tensors = dict(initialise(self.graph, [], self.graph.widths, classes, _SETTINGS, seed=seed).tensors)
+        tensors = initialise(GrowthSpace.first(self.graph, classes), self.graph.widths, seed=seed).tensors
         generator = torch.Generator().manual_seed(seed_for(seed, "laterals"))
         laterals = _lateral_shapes(self.graph, len(self.columns), classes, self.ratio)
         for name, shape in laterals.items():
@@ -91,7 +80,7 @@ class LateralNetwork:
         return _side_by_side(inputs)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes of the task): a function of the columns up to its own alone."""
+        """Return logits (n, classes of the task): only the columns up to its own have a part in them."""
         with torch.no_grad():
             return _values(self.graph, self.columns[task], x, self.features(x, task), training=False)[-1]
 
@@ -116,19 +105,16 @@ class LateralNetwork:
 
     def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor after tasks of these numbers of classes."""
-        nothing = (0,) * len(self.graph.groups)
-        return {
-            f"{task}/{name}": shape
-            for task, count in enumerate(classes)
-            for name, shape in {
-                **shapes(self.graph, nothing, self.graph.widths, count, _SETTINGS),
-                **_lateral_shapes(self.graph, task, count, self.ratio),
-            }.items()
-        }
+        found: Shapes = {}
+        for task, count in enumerate(classes):
+            own = GrowthSpace.first(self.graph, count).shapes(self.graph.widths)
+            laterals = _lateral_shapes(self.graph, task, count, self.ratio)
+            found |= {f"{task}/{name}": shape for name, shape in (own | laterals).items()}
+        return found
 
 
 class Column:
-    """The column of a new task as training sees it: a stack of one, (1, …), beside columns that stay as they are."""
+    """The column of a new task as training sees it: a stack of one, (1, …), next to columns that stay as they are."""
 
     count = 1
 
@@ -155,7 +141,8 @@ class Column:
     @property
     def signature(self) -> Hashable:
         """Columns for one task of one network compute alike."""
-        return id(self.network), self.before, tuple((name, tuple(value.shape)) for name, value in self.state.items())
+        shapes = tuple((name, tuple(value.shape)) for name, value in self.state.items())
+        return id(self.network), self.before, shapes  # the network lives as long as this column, and only adds columns
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -170,18 +157,17 @@ class Column:
         self._forms = {name: tuple(value.shape[1:]) for name, value in features.items()}
         return torch.cat([value.flatten(1) for value in features.values()], dim=1)
 
-    def __call__(self, x: Tensor, task: int = 0, known: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one head
-        """Return logits (1, n, classes) for inputs (n, *shape); ``known`` is of ``precompute``."""
-        features = self.network.features(x, self.before) if known is None else self._parted(known)
+    def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one head
+        """Return logits (1, n, classes) for inputs (n, *shape); ``precomputed`` is of ``precompute``."""
+        features = self.network.features(x, self.before) if precomputed is None else self._parted(precomputed)
         weights = {name: tensor[0] for name, tensor in self.state.items()}
         return _values(self.network.graph, weights, x, features, training=self.training)[-1].unsqueeze(0)
 
-    def _parted(self, known: Tensor) -> Features:
+    def _parted(self, precomputed: Tensor) -> Features:
         """Undo the flattening of ``precompute``."""
-        parts = known.split([prod(form) for form in self._forms.values()], dim=1)
-        return {
-            name: part.reshape(len(known), *form) for (name, form), part in zip(self._forms.items(), parts, strict=True)
-        }
+        parts = precomputed.split([prod(form) for form in self._forms.values()], dim=1)
+        forms = zip(self._forms.items(), parts, strict=True)
+        return {name: part.reshape(len(part), *form) for (name, form), part in forms}
 
 
 def narrowed(graph: Graph, width: Sequence[float]) -> Graph:
@@ -226,44 +212,37 @@ def _values(
     graph: Graph, weights: Mapping[str, Tensor], x: Tensor, features: Features, *, training: bool, head: bool = True
 ) -> list[Tensor]:
     """Return every value of one column: the input (n, *shape), then the result of each step, logits last."""
-    values = [x]
-    for step in graph.steps if head else graph.steps[:-1]:
-        value = values[step.reads[0]]
-        match step:
-            case Layer():
-                weight, bias = tensor_names(step)
-                out = plain_product(step, value, weights[weight], weights.get(bias))
-                if step.name in features:
-                    out = out + _lateral(step, value, weights, features[step.name])
-                values.append(out)
-            case Norm():
-                values.append(_norm(step, weights, value, training=training))
-            case Function():
-                values.append(functions.apply(step.function, value, step.arguments, training=training))
-            case Add():
-                values.append(value + values[step.reads[1]])
-    return values
+    steps = graph.steps if head else graph.steps[:-1]
+    layer = partial(_layer, weights=weights, features=features)
+    return evaluate(steps, x, layer, partial(_norm, weights=weights, training=training), training=training)
+
+
+def _layer(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features: Features) -> Tensor:
+    """Return W h + U relu(V [α_j h^j] + b), or only W h where no column lies before."""
+    weight, bias = tensor_names(layer)
+    out = plain_product(layer, value, weights[weight], weights.get(bias))
+    return out + _lateral(layer, value, weights, features[layer.name]) if layer.name in features else out
 
 
 def _lateral(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
-    """Return U relu(V [α_j h_j] + b) for features (n, k·C, positions), beside a layer that reads ``value``."""
+    """Return U relu(V [α_j h^j] + b) for features (n, k·C, positions), next to a layer that reads ``value``."""
     scale, reduce, bias, expand = (
         weights[f"lateral/{layer.name}/{name}"] for name in ("scale", "reduce.weight", "reduce.bias", "expand.weight")
     )
-    scaled = (reduce.view(len(reduce), len(scale), -1) * scale.unsqueeze(1)).flatten(1)  # V [α_j h_j] = (V α) h
+    # V [α_j h^j] = (V α) h: scaling the C columns of V that read column j costs less than scaling its features.
+    scaled = (reduce.view(len(reduce), len(scale), -1) * scale.unsqueeze(1)).flatten(1)
+    # A 1 x 1 convolution as a linear map of every position; U then reads it in the form W reads its own input:
+    # a map (n, a, *space) for a convolution, else a vector (n, a·spread).
     hidden = torch.relu(F.linear(features.mT, scaled, bias)).mT  # (n, a, positions)
     form = (len(bias), *value.shape[2:]) if layer.kernel else (expand.shape[1],)
     return plain_product(layer, hidden.reshape(len(value), *form), expand, None)
 
 
-def _norm(norm: Norm, weights: Mapping[str, Tensor], x: Tensor, *, training: bool) -> Tensor:
+def _norm(norm: Norm, x: Tensor, weights: Mapping[str, Tensor], *, training: bool) -> Tensor:
     prefix = f"norm/{norm.name}"
     if norm.kind == "batch":
         mean, var = weights[f"{prefix}/mean"], weights[f"{prefix}/var"]
         x = normalise_batch(norm, x.unsqueeze(0), mean.unsqueeze(0), var.unsqueeze(0), training=training)[0]
     else:
-        x = normalise_blocks(x, [x.shape[1]], norm.num_groups, norm.eps)
-    if not norm.affine:
-        return x
-    shape = (-1, *(1,) * (x.dim() - 2))
-    return x * weights[f"{prefix}/weight"].view(shape) + weights[f"{prefix}/bias"].view(shape)
+        x = normalise_blocks(norm, x, [x.shape[1]])
+    return scale_and_shift(x, weights.get(f"{prefix}/weight"), weights.get(f"{prefix}/bias"))

@@ -14,10 +14,8 @@ from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import plain_shapes
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph
-from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, is_parameter
+from bocl.networks.growth import PARTS, Growth, GrowthSpace, Shapes, count_tensors, initialise, is_parameter
 from bocl.networks.stacked import Children
-
-_SETTINGS = GrowthSettings(attention=False)
 
 
 class PlainNetwork:
@@ -46,7 +44,7 @@ class PlainNetwork:
                 f"task {len(self.classes) + 1} has {classes} classes but the shared head has {self.classes[0]}; "
                 "give every task its own head"
             )
-        fresh = initialise(self.graph, [], self.graph.widths, classes, _SETTINGS, seed=seed).tensors
+        fresh = initialise(GrowthSpace.first(self.graph, classes), self.graph.widths, seed=seed).tensors
         head = self.head_of(len(self.classes))
         for name, tensor in fresh.items():
             name = name.replace("head/", f"{head}/") if name.startswith("head/") else name

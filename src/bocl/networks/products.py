@@ -31,7 +31,7 @@ def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, 
 
 
 def _skips_pixels(layer: Layer) -> bool:
-    """Return whether the layer reads every s-th pixel alone: a strided convolution of kernel 1, as of a shortcut.
+    """Return whether the layer reads only every s-th pixel: a strided convolution of kernel 1, as of a shortcut.
 
     oneDNN's gradient for such a weight writes past its memory where an image of few channels has them last and several
     threads share the batch (github.com/uxlfoundation/oneDNN/issues/6035). The pixels, picked out first, are convolved

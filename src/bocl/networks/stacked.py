@@ -4,7 +4,7 @@ Every tensor of a child lies in the top-left corner of a padded one, and the pad
 Units that are only padding read zero weights, put out zero and feed zero weights, so they get zero
 gradients and stay zero: a child trained in a stack takes the steps it would take alone.
 
-Children share the mini-batch and what is known. Values before the first layer have no K; after it they
+Children share the mini-batch and the frozen network. Values before the first layer have no K; after it they
 are (K, n, C, …).
 """
 
@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from bocl.errors import InputError
 from bocl.networks import functions
 from bocl.networks.attention import gate, gate_parts
-from bocl.networks.compact import CompactNetwork, normalise_blocks
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
-from bocl.networks.growth import Growth, GrowthSettings, is_parameter, shapes
-from bocl.networks.known_and_new import by_pieces, multiplies_whole, whole
+from bocl.networks.compact import CompactNetwork, contiguous_copy
+from bocl.networks.frozen_and_new import by_pieces, multiplies_whole, whole
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step, Widths
+from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
+from bocl.networks.norms import normalise_batch, normalise_blocks, per_channel, scale_and_shift
 from bocl.networks.products import children_first, own_product, plain_product, shared_product, side_by_side
 
 
@@ -32,7 +33,7 @@ class _Value:
 
     shared  (n, C, *space), or None
     own     (K, n, C', *space), or None
-    apart   whether own holds new units alone, the known ones being shared or left out
+    apart   whether own holds new units only; the frozen ones are shared, or not computed
     """
 
     shared: Tensor | None = None
@@ -41,22 +42,22 @@ class _Value:
 
 
 class Children:
-    """K growths of one known network, to be trained.
+    """K growths of one frozen network, to be trained.
 
-    known       the network before this task, frozen; None for a first task
+    frozen      the network before this task; None for a first task
     pad_to      widths every child is padded to; at least each child's own
     settings    how the growths were made
     head_of     name of the head that a task uses, for networks with several
     parameters  name → (K, …), trained
     buffers     name → (K, …), running statistics of norms
-    masks       mask/GROUP → (K, C): 1 for units a child has, 0 for padding; of groups where that must be told
+    masks       mask/GROUP → (K, C): 1 for units a child has, 0 for padding; of groups where the two must be told apart
     training    whether batch norms use and update batch statistics, and dropout is on
     """
 
     def __init__(
         self,
         graph: Graph,
-        known: CompactNetwork | None,
+        frozen: CompactNetwork | None,
         growths: Sequence[Growth],
         *,
         pad_to: Widths | None = None,
@@ -65,27 +66,27 @@ class Children:
         device: torch.device | str = "cpu",
     ) -> None:
         self.graph = graph
-        self.known = known
+        self.frozen = frozen
         self.head_of = head_of
         self.training = True
-        self.before = known.widths if known is not None else (0,) * len(graph.groups)
+        self.before = frozen.widths if frozen is not None else graph.no_units
         self.widths = [growth.widths for growth in growths]
         self.pad_to = pad_to or tuple(map(max, zip(*self.widths, strict=True)))
         for z in self.widths:
             if len(z) != len(graph.groups) or any(own > most for own, most in zip(z, self.pad_to, strict=True)):
                 raise InputError(f"a child adds {z}; this round has room for one number per group up to {self.pad_to}")
-        self._growths = [Growth(growth.widths, growth.classes, {}) for growth in growths]
+        self._classes = [growth.classes for growth in growths]
         self._corners = [{name: tuple(t.shape) for name, t in growth.tensors.items()} for growth in growths]
         self.parameters: dict[str, nn.Parameter] = {}
         self.buffers: dict[str, Tensor] = {}
-        padded = shapes(graph, self.before, self.pad_to, growths[0].classes, settings)
+        padded = GrowthSpace(graph, self.before, self._classes[0], settings).shapes(self.pad_to)
         for name, first in growths[0].tensors.items():  # numbered heads are in no growth's shapes
             stacked = _stack([growth.tensors[name] for growth in growths], padded.get(name, first.shape)).to(device)
             if is_parameter(name):
                 self.parameters[name] = nn.Parameter(stacked)
             else:
                 self.buffers[name] = stacked
-        self._prefix = _known_prefix(graph) if known is not None else (0, 0)
+        self._prefix = _fixed_prefix(graph) if frozen is not None else (0, 0)
         self.masks: dict[str, Tensor] = {}
         dtype = next(iter(growths[0].tensors.values())).dtype
         for group in _masked_groups(graph):
@@ -96,7 +97,7 @@ class Children:
     @property
     def count(self) -> int:
         """K."""
-        return len(self._growths)
+        return len(self.widths)
 
     @property
     def draws(self) -> bool:
@@ -105,9 +106,9 @@ class Children:
 
     @property
     def signature(self) -> Hashable:
-        """Children of one signature differ in the values of their state alone."""
+        """Children of one signature differ in the values of their state only."""
         shapes = tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in self.state.items())
-        return id(self.known), id(self.graph), shapes
+        return id(self.frozen), id(self.graph), shapes  # both live as long as these children do
 
     @property
     def state(self) -> dict[str, Tensor]:
@@ -117,26 +118,24 @@ class Children:
     def growth(self, index: int) -> Growth:
         """Return child ``index`` in compact form, as copies."""
         state = self.state
-        tensors = {
-            name: state[name].detach()[_corner(index, shape)].clone(memory_format=torch.contiguous_format)
-            for name, shape in self._corners[index].items()
-        }
-        empty = self._growths[index]
-        return Growth(empty.widths, empty.classes, tensors)
+        corners = self._corners[index].items()
+        tensors = {name: contiguous_copy(state[name][_corner(index, shape)]) for name, shape in corners}
+        return Growth(self.widths[index], self._classes[index], tensors)
 
-    def __call__(self, x: Tensor, task: int = 0, known: Tensor | None = None) -> Tensor:
+    def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:
         """Return logits (K, n, classes) for shared inputs (n, *shape).
 
-        known  of these samples, from ``precompute``; computed here when it is not given
+        precomputed  of these samples, from ``precompute``; computed here when it is not given
         """
-        begin, end = self._prefix if known is not None else (0, 0)
+        # Given ``precomputed``, the first layer leaves its frozen units out and the functions after it see new units
+        # only; ``precomputed`` takes the place of the frozen ones where the prefix ends. Step 0 does not exist.
+        begin, end = self._prefix if precomputed is not None else (0, 0)
         values: list[_Value] = [_Value(shared=x)]
         for number, step in enumerate(self.graph.steps, start=1):
-            skip_known = begin <= number <= end
             value = values[step.reads[0]]
             match step:
                 case Layer():
-                    value = self._layer(step, value, self.head_of(task), skip_known)
+                    value = self._layer(step, value, self.head_of(task), number == begin)
                 case Norm():
                     value = _Value(own=self._norm(step, self._join(value)))
                 case Function():
@@ -144,64 +143,57 @@ class Children:
                 case Add():
                     value = _Value(own=self._join(value) + self._join(values[step.reads[1]]))
             if number == end:
-                value = _Value(known, value.own, apart=True)
+                value = _Value(precomputed, value.own, apart=True)
             values.append(value)
         logits = values[-1].own
         assert logits is not None
         return logits
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
-        """Compute what known units of the first layer make of all samples: it is the same in every step.
+        """Compute what frozen units of the first layer make of all samples: it is the same in every step.
 
-        Nothing gates raw input, so the first layer's known part, and the functions right after it, never change
+        Nothing gates raw input, so the first layer's frozen part, and the functions right after it, never change
         while children are trained. Returns (n, C, *space), or None where there is no such part.
         """
         end = self._prefix[1]
-        if self.known is None or not end:
+        if self.frozen is None or not end:
             return None
         values = [inputs]
         with torch.no_grad():
             for step in self.graph.steps[:end]:
                 value = values[step.reads[0]]
                 if isinstance(step, Layer):
-                    prefix = f"layer/{step.name}"
-                    weight, bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
-                    values.append(plain_product(step, value, weight, bias))
+                    values.append(plain_product(step, value, *self.frozen.weight_and_bias(step)))
                 else:
                     assert isinstance(step, Function)
-                    values.append(functions.apply(step.function, value, step.arguments, training=False))
+                    values.append(functions.apply(step, value, training=False))
         return values[-1]
 
-    def _layer(self, layer: Layer, value: _Value, head: str, skip_known: bool) -> _Value:
-        prefix = f"layer/{layer.name}"
+    def _layer(self, layer: Layer, value: _Value, head: str, skip_frozen: bool) -> _Value:
+        weight_name, bias_name = tensor_names(layer, head)
+        rows, bias = self.parameters[weight_name], self.parameters.get(bias_name)
         if layer.source.group is None and value.own is None:
             assert value.shared is not None
-            return self._first_layer(layer, value.shared, skip_known)
-        rows, bias = self.parameters.get(f"{prefix}/rows"), self.parameters.get(f"{prefix}/bias")
-        if rows is None:  # the head
-            weight, bias = self.parameters[f"{head}/weight"], self.parameters.get(f"{head}/bias")
-            return _Value(own=own_product(layer, self._gated(layer, value), weight, bias))
-        if self.known is None:
+            return self._first_layer(layer, value.shared, rows, bias, skip_frozen)
+        if (
+            self.frozen is None or layer.group is None
+        ):  # all of a first task's layers, and every head, are the task's own
             return _Value(own=own_product(layer, self._gated(layer, value), rows, bias))
-        known, known_bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
-        columns = self.parameters.get(f"{prefix}/columns")
-        if multiplies_whole(layer, known):
-            joined, joined_bias = whole(known, known_bias, columns, rows, bias)
+        frozen, frozen_bias = self.frozen.weight_and_bias(layer)
+        columns = self.parameters.get(f"layer/{layer.name}/columns")
+        if multiplies_whole(layer, frozen):
+            joined, joined_bias = whole(frozen, frozen_bias, columns, rows, bias)
             return _Value(own=own_product(layer, self._gated(layer, value), joined, joined_bias))
-        parts = self._gated_parts(layer, value, known.shape[1])
-        return _Value(own=by_pieces(layer, parts, (known, known_bias), columns, (rows, bias)))
+        parts = self._gated_parts(layer, value, frozen.shape[1])
+        return _Value(own=by_pieces(layer, parts, (frozen, frozen_bias), columns, (rows, bias)))
 
-    def _first_layer(self, layer: Layer, x: Tensor, skip_known: bool) -> _Value:
-        """A layer on raw input, the same for all children: known units are computed once, new ones all together."""
-        prefix = f"layer/{layer.name}"
-        rows, bias = self.parameters[f"{prefix}/rows"], self.parameters.get(f"{prefix}/bias")
+    def _first_layer(self, layer: Layer, x: Tensor, rows: Tensor, bias: Tensor | None, skip_frozen: bool) -> _Value:
+        """A layer on raw input, the same for all children: frozen units are computed once, new ones all together."""
         own = shared_product(layer, x, rows, bias) if rows.shape[1] else None
-        if self.known is None:
+        if self.frozen is None:
             return _Value(own=own)
-        if skip_known:
-            return _Value(own=own, apart=True)
-        weight, known_bias = self.known.weights[f"{prefix}/weight"], self.known.weights.get(f"{prefix}/bias")
-        return _Value(plain_product(layer, x, weight, known_bias), own, apart=True)
+        shared = None if skip_frozen else plain_product(layer, x, *self.frozen.weight_and_bias(layer))
+        return _Value(shared, own, apart=True)
 
     def _gated(self, layer: Layer, value: _Value) -> Tensor:
         """Return the layer's input (K, n, C, *space), gated where the task has attention."""
@@ -210,13 +202,15 @@ class Children:
             return gate(x, self.parameters, f"gate/{layer.name}")
         return x
 
-    def _gated_parts(self, layer: Layer, value: _Value, known: int) -> tuple[Tensor, Tensor]:
-        """Return the same in two parts: from the ``known`` units, and from new ones."""
+    def _gated_parts(self, layer: Layer, value: _Value, frozen: int) -> tuple[Tensor, Tensor]:
+        """Return the same in two parts: (K, n, frozen) from frozen units, and (K, n, C - frozen) from new ones."""
         gated = f"gate/{layer.name}/reduce.weight" in self.parameters
+        # A value still apart need not be joined to be split again, as long as a gate is over columns: after a flatten
+        # it is over channels, whose mean ``gate`` takes.
         if gated and value.apart and value.shared is not None and layer.source.spread == 1:
             return gate_parts(value.shared, value.own, self.parameters, f"gate/{layer.name}")
         x = self._gated(layer, value)
-        old, new = torch.split(x, [known, x.shape[2] - known], dim=2)
+        old, new = torch.split(x, [frozen, x.shape[2] - frozen], dim=2)
         return old, new
 
     def _join(self, value: _Value) -> Tensor:
@@ -230,22 +224,20 @@ class Children:
     def _function(self, step: Function, value: _Value) -> _Value:
         shared, own = value.shared, value.own
         if shared is not None:
-            shared = functions.apply(step.function, shared, step.arguments, training=self.training)
+            shared = functions.apply(step, shared, training=self.training)
         if own is not None:
             own = self._own_function(step, own)
             if step.function in functions.MOVES_ZERO and step.group is not None:
                 mask = self.masks[f"mask/{step.group}"]
                 mask = mask[:, self.before[step.group] :] if value.apart else mask
                 mask = mask.repeat_interleave(own.shape[2] // mask.shape[1], dim=1)
-                own = own * _per_channel(mask, own)
+                own = own * per_channel(mask, own)
         return _Value(shared, own, value.apart)
 
     def _own_function(self, step: Function, own: Tensor) -> Tensor:
         if own.dim() > 3 and not own.is_cuda and step.function not in functions.FLATTENS:
-            out = functions.apply(step.function, side_by_side(own), step.arguments, training=self.training)
-            return children_first(out, self.count)
-        flat = functions.apply(step.function, own.flatten(0, 1), step.arguments, training=self.training)
-        return _split_lead(flat, own)
+            return children_first(functions.apply(step, side_by_side(own), training=self.training), self.count)
+        return _split_lead(functions.apply(step, own.flatten(0, 1), training=self.training), own)
 
     def _norm(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise x (K, n, C, *space) with each child's own statistics, scale and shift, (K, C) each."""
@@ -253,26 +245,20 @@ class Children:
         if norm.kind == "group":
             x = self._group_norm(norm, x)
         else:
-            x = normalise_batch(
-                norm, x, self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"], training=self.training
-            )
-        if not norm.affine:
-            return x
-        weight, bias = self.parameters[f"{prefix}/weight"], self.parameters[f"{prefix}/bias"]
-        return x * _per_channel(weight, x) + _per_channel(bias, x)
+            mean, var = self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"]
+            x = normalise_batch(norm, x, mean, var, training=self.training)
+        return scale_and_shift(x, self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias"))
 
     def _group_norm(self, norm: Norm, x: Tensor) -> Tensor:
-        """Known blocks as they were; the new units of each child as one group, padding left out of its statistics."""
+        """Frozen blocks as they were; the new units of each child as one group, padding left out of its statistics."""
         group = norm.source.group
-        if group is None:
-            return _split_lead(normalise_blocks(x.flatten(0, 1), [norm.source.width], norm.num_groups, norm.eps), x)
-        if self.known is None:  # the base network itself: nothing is padded
-            return _split_lead(normalise_blocks(x.flatten(0, 1), [x.shape[2]], norm.num_groups, norm.eps), x)
-        known = self.before[group]
-        sizes = [z[group] for z in self.known.blocks]
-        old = _split_lead(normalise_blocks(x[:, :, :known].flatten(0, 1), sizes, norm.num_groups, norm.eps), x)
-        mask = _per_channel(self.masks[f"mask/{group}"][:, known:], x)
-        new = x[:, :, known:] * mask  # padding is zero already; this keeps the mean's gradient from it
+        if group is None or self.frozen is None:  # raw input, or the base network itself: nothing is padded
+            return _split_lead(normalise_blocks(norm, x.flatten(0, 1), [x.shape[2]]), x)
+        first_new = self.before[group]
+        sizes = [z[group] for z in self.frozen.blocks]
+        old = _split_lead(normalise_blocks(norm, x[:, :, :first_new].flatten(0, 1), sizes), x)
+        mask = per_channel(self.masks[f"mask/{group}"][:, first_new:], x)
+        new = x[:, :, first_new:] * mask  # padding is zero already; this keeps the mean's gradient from it
         over = tuple(range(2, x.dim()))
         own = mask.expand(-1, -1, -1, *new.shape[3:]).sum(over, keepdim=True).clamp(min=1)
         centred = (new - new.sum(over, keepdim=True) / own) * mask
@@ -280,37 +266,26 @@ class Children:
         return torch.cat([old, centred * (var + norm.eps).rsqrt()], dim=2)
 
 
-def normalise_batch(norm: Norm, x: Tensor, running_mean: Tensor, running_var: Tensor, *, training: bool) -> Tensor:
-    """Normalise x (K, n, C, *space) by the batch's statistics, which the running ones (K, C) follow, or by those."""
-    mean, var = running_mean, running_var
-    if training:
-        over = (1, *range(3, x.dim()))
-        var, mean = torch.var_mean(x, over, correction=0)
-        samples = x.shape[1] * x[0, 0, 0].numel()
-        with torch.no_grad():
-            running_mean.lerp_(mean, norm.momentum)
-            running_var.lerp_(var * (samples / max(samples - 1, 1)), norm.momentum)
-    return (x - _per_channel(mean, x)) * _per_channel((var + norm.eps).rsqrt(), x)
+def _fixed_prefix(graph: Graph) -> tuple[int, int]:
+    """Return the first and last value whose frozen units are the same in every step: (0, 0) where there are none.
 
+    The first is the first layer's, the others are of functions in a row after it: a norm learns, dropout draws in every
+    step. A value with two readers is the last one, because in those before it the frozen units are missing.
+    """
+    readers = [read for step in graph.steps for read in step.reads]
 
-def _known_prefix(graph: Graph) -> tuple[int, int]:
-    """Return (first, last) value numbers of the first layer on raw input and the functions that follow it in a row."""
-    readers = [0] * (len(graph.steps) + 1)
-    for step in graph.steps:
-        for read in step.reads:
-            readers[read] += 1
-    for begin, step in enumerate(graph.steps, start=1):
-        if isinstance(step, Layer):
-            end = begin
-            for number, after in enumerate(graph.steps[begin:], start=begin + 1):
-                follows = isinstance(after, Function) and after.function != "dropout" and after.reads == (end,)
-                if not follows or readers[end] != 1:
-                    break
-                end = number
-            return (begin, end) if step.source.group is None else (0, 0)
-        if not isinstance(step, Function) or step.function == "dropout":
-            return 0, 0
-    return 0, 0
+    def is_fixed(step: Step) -> bool:
+        return isinstance(step, Function) and step.function != "dropout"
+
+    begin = 1 + next(number for number, step in enumerate(graph.steps) if isinstance(step, Layer))
+    if not all(map(is_fixed, graph.steps[: begin - 1])):
+        return 0, 0
+    end = begin
+    for number, step in enumerate(graph.steps[begin:], start=begin + 1):
+        if not is_fixed(step) or step.reads != (end,) or readers.count(end) != 1:
+            break
+        end = number
+    return begin, end
 
 
 def _masked_groups(graph: Graph) -> list[int]:
@@ -320,11 +295,6 @@ def _masked_groups(graph: Graph) -> list[int]:
         step.group for step in graph.steps if isinstance(step, Function) and step.function in functions.MOVES_ZERO
     ]
     return sorted({group for group in groups if group is not None})
-
-
-def _per_channel(values: Tensor, x: Tensor) -> Tensor:
-    """Shape (K, C) values so that they broadcast over x (K, n, C, *space)."""
-    return values.view(values.shape[0], 1, values.shape[1], *(1,) * (x.dim() - 3))
 
 
 def _stack(tensors: list[Tensor], padded: tuple[int, ...]) -> Tensor:

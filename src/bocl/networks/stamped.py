@@ -22,13 +22,20 @@ from torch import Tensor
 from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.by_task import join_tensors, part_tensors
-from bocl.networks.compact import CompactNetwork, grown_weight
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Widths
-from bocl.networks.growth import PARTS, Growth, GrowthSettings, Shapes, count_tensors, initialise, shapes, tensor_names
+from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
+from bocl.networks.graph import Add, Function, Graph, Norm, Widths
+from bocl.networks.growth import (
+    PARTS,
+    Growth,
+    GrowthSettings,
+    GrowthSpace,
+    Shapes,
+    count_tensors,
+    initialise,
+    tensor_names,
+)
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
-
-_SETTINGS = GrowthSettings(attention=False)
 
 
 class StampedNetwork:
@@ -49,13 +56,13 @@ class StampedNetwork:
 
     def widths(self, task: int) -> Widths:
         """Return how many units of every group are stamped no later than ``task``."""
-        return tuple(sum(added[group] for added in self.added[: task + 1]) for group in range(len(self.graph.groups)))
+        return self.graph.total(self.added[: task + 1])
 
     def start(self, classes: int, *, seed: int) -> dict[str, Tensor]:
         """Return the tensors a new task starts from: all units there are, the last task's norms, a fresh head."""
         last = {name: tensor for name, tensor in self.own[-1].items() if name.startswith("norm/")} if self.own else {}
         before = self.widths(len(self.added) - 1)
-        z = (0,) * len(self.graph.groups) if self.own else self.graph.widths
+        z = self.graph.no_units if self.own else self.graph.widths
         tensors = {name: tensor.clone() for name, tensor in {**self.layers, **last}.items()}
         return widened(self.graph, tensors, before, z, classes, seed=seed, device=self.device)
 
@@ -97,9 +104,9 @@ class StampedNetwork:
             assert layer.group is not None
             units, prefix = widths[layer.group], f"layer/{layer.name}"
             corner = self.layers[f"{prefix}/rows"][:units, : layer.source.size(widths)]
-            weights[f"{prefix}/weight"] = corner.clone(memory_format=torch.contiguous_format)
+            weights[f"{prefix}/weight"] = contiguous_copy(corner)
             if layer.bias:
-                weights[f"{prefix}/bias"] = self.layers[f"{prefix}/bias"][:units].clone()
+                weights[f"{prefix}/bias"] = contiguous_copy(self.layers[f"{prefix}/bias"][:units])
         return CompactNetwork(self.graph, weights, tuple(self.added[: task + 1]))
 
     def parameters(self) -> dict[str, int]:
@@ -109,19 +116,17 @@ class StampedNetwork:
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor; refuse stamps that cannot be."""
-        groups = len(self.graph.groups)
         added = parse_value(tuple[Widths, ...], facts["units"], "facts.units")
         if len(added) != len(classes):
             raise NetworkError(f"facts.units has {len(added)} entries that are not of the {len(classes)} tasks seen")
         if added and tuple(added[0]) != self.graph.widths:
             raise NetworkError(f"facts.units[0] is {added[0]}; the base network has {self.graph.widths}")
         found: Shapes = {}
-        widths = (0,) * groups
         for task, (units, count) in enumerate(zip(added, classes, strict=True)):
-            if len(units) != groups or min(units) < 0:
+            if len(units) != len(self.graph.groups) or min(units) < 0:
                 raise NetworkError(f"facts.units[{task}]: {units} is not one number of 0 or more for each group")
-            widths = tuple(old + new for old, new in zip(widths, units, strict=True))
-            for name, shape in shapes(self.graph, (0,) * groups, widths, count, _SETTINGS).items():
+            widths = self.graph.total(added[: task + 1])
+            for name, shape in GrowthSpace.first(self.graph, count).shapes(widths).items():
                 found[name if name.startswith("layer/") else f"{task}/{name}"] = shape
         return found
 
@@ -141,25 +146,26 @@ def widened(
     seed: int,
     device: torch.device | str,
 ) -> dict[str, Tensor]:
-    """Add z new units to every group, connected with all others; known weights, norms and, if there, head go on.
+    """Add z new units to every group, connected with all others; old weights, norms and, if there is one, head stay.
 
     rows (out, in, *kernel) → (out + z_out, in + z_in, *kernel), head/weight (classes, in) → (classes, in + z_in);
     ``before`` is the units there are
     """
-    earlier = [Growth(before, classes, dict(tensors))] if tensors else []
-    fresh = initialise(graph, earlier, z, classes, _SETTINGS, seed=seed).tensors
-    fresh = {name: tensor.to(device) for name, tensor in fresh.items()}
-    columns = {name: fresh.pop(name) for name in list(fresh) if name.endswith("/columns") and name.startswith("layer/")}
+    space = GrowthSpace(graph, before, classes, GrowthSettings(attention=False))
+    grown = {name: tensor.to(device) for name, tensor in initialise(space, z, last=tensors, seed=seed).tensors.items()}
+    # A growth holds new rows and columns of a layer apart, its head whole and drawn again, its norms continued. Here a
+    # layer is one matrix, and a head that is being trained keeps what it has learnt.
+    columns = {name: grown.pop(name) for name in list(grown) if name.endswith("/columns")}
     for name, old in tensors.items():
         if name.endswith("/rows"):
-            fresh[name] = grown_weight(old, columns.get(name.removesuffix("rows") + "columns"), fresh[name])
+            grown[name] = grown_weight(old, columns.get(name.removesuffix("rows") + "columns"), grown[name])
         elif name.startswith("layer/"):
-            fresh[name] = torch.cat([old, fresh[name]])
+            grown[name] = torch.cat([old, grown[name]])
         elif name == "head/weight":
-            fresh[name] = torch.cat([old, fresh[name][:, old.shape[1] :]], dim=1)
+            grown[name] = torch.cat([old, grown[name][:, old.shape[1] :]], dim=1)
         elif name == "head/bias":
-            fresh[name] = old.clone()
-    return fresh
+            grown[name] = old.clone()
+    return grown
 
 
 def rewired(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -200,7 +206,7 @@ def duplicated(
     copied  of every group (c,) numbers of units, all below ``before``
 
     Units newer than the first ``before`` of their group, the copies and the head read the copy where they read the
-    original; old units go on reading the original, so that tasks which see old units alone see what they saw.
+    original; old units still read the original, so that tasks which see only old units see what they saw.
     """
     counts = [len(tensors[f"layer/{group.name}/rows"]) for group in graph.groups]
     units = [
@@ -243,24 +249,16 @@ def refuse_inseparable(graph: Graph) -> None:
     for step in graph.steps:
         match step:
             case Add():
-                raise NetworkError(
-                    f"'{step.name}' adds two values, which ties units of several layers into one; DEN prunes and "
-                    "copies units of single layers (use a network without residual additions)"
-                )
+                reason = "adds two values, which ties units of several layers into one; DEN prunes and copies units of "
+                reason += "single layers (use a network without residual additions)"
             case Norm(kind="group"):
-                raise NetworkError(
-                    f"'{step.name}' is a GroupNorm, whose statistics run over units; a unit that DEN removes would "
-                    "change the others (use BatchNorm)"
-                )
+                reason = "is a GroupNorm, whose statistics run over units; a unit that DEN removes would change the "
+                reason += "others (use BatchNorm)"
             case Norm(affine=False):
-                raise NetworkError(
-                    f"'{step.name}' is a norm without scale and shift, so no unit before it can be silenced (use "
-                    "affine=True)"
-                )
+                reason = "is a norm without scale and shift, so no unit before it can be silenced (use affine=True)"
             case Function() if step.function in functions.MOVES_ZERO:
-                raise NetworkError(
-                    f"'{step.name}' is a {step.function}, which makes something of the 0 of a silent unit; DEN could "
-                    "not remove it (use ReLU, tanh or another function that keeps 0)"
-                )
-            case Layer() | Norm() | Function():
+                reason = f"is a {step.function}, which makes something of the 0 of a silent unit; DEN could not remove "
+                reason += "it (use ReLU, tanh or another function that keeps 0)"
+            case _:
                 continue
+        raise NetworkError(f"'{step.name}' {reason}")

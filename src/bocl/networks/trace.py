@@ -1,12 +1,13 @@
 """An ordinary ``nn.Module`` → its graph, by symbolic tracing (torch.fx).
 
-Only the shape of the module is used: weights are made anew for every task, from the run's seeds.
+Only the shape of the module is used: every task makes its own weights, from the run's seeds.
 What cannot be traced or grown is refused with the name of the module and the reason.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +19,6 @@ from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.graph import Add, Function, Graph, Group, Layer, Norm, Source, Step
 
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
 _CALLS: dict[Any, str] = {
     getattr(F, name): name for name in functions.ARGUMENTS if hasattr(F, name) and callable(getattr(F, name))
@@ -36,7 +35,7 @@ class _Value:
     group: int | None  # None: the raw input
     width: int | None  # channels; None while the raw input's are unknown
     flat: bool  # a vector per sample
-    spread: int | None  # columns per channel; None until a layer tells
+    spread: int | None  # columns per channel; None until a layer says
 
 
 def trace(module: nn.Module) -> Graph:
@@ -98,20 +97,17 @@ class _Tracing:
         name, module = str(node.target), self.modules[str(node.target)]
         value = self._read(node, name)
         kind = type(module)  # a subclass computes something else: lazy, parametrised or quantised
-        if kind in (nn.Linear, *_CONVOLUTIONS, *_BATCH_NORMS, nn.GroupNorm):
+        with_weights: dict[type[nn.Module], Callable[[fx.Node, str, Any, _Value], None]] = {
+            nn.Linear: self._linear,
+            **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), self._convolution),
+            **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), self._batch_norm),
+            nn.GroupNorm: self._group_norm,
+        }
+        if kind in with_weights:
             self._check_own(name, module)
-        if isinstance(module, nn.Linear) and kind is nn.Linear:
-            self._linear(node, name, module, value)
-        elif kind in _CONVOLUTIONS:
-            self._convolution(node, name, module, value)
-        elif kind in _BATCH_NORMS:
-            self._batch_norm(node, name, module, value)
-        elif isinstance(module, nn.GroupNorm) and kind is nn.GroupNorm:
-            self._group_norm(node, name, module, value)
+            with_weights[kind](node, name, module, value)
         elif isinstance(module, nn.Flatten):
-            if (module.start_dim, module.end_dim) != (1, -1):
-                raise NetworkError(f"'{name}' flattens dimensions {module.start_dim} … {module.end_dim}; use 1 … -1")
-            self._function(node, name, "flatten", {}, value)
+            self._flatten(node, name, module.start_dim, module.end_dim, value)
         elif kind in functions.MODULES:
             function = functions.MODULES[kind]
             kept = {argument: getattr(module, argument) for argument in functions.ARGUMENTS[function]}
@@ -197,7 +193,7 @@ class _Tracing:
         source = self._columns(name, module.num_features, value)
         norm = Norm(name, (value.index,), source, "batch", module.affine, module.eps, momentum=module.momentum)
         spread = source.spread if value.flat else None
-        self._add(node, norm, value.group, module.num_features, flat=value.flat, spread=spread, width=value.width)
+        self._add(node, norm, value.group, value.width or module.num_features, flat=value.flat, spread=spread)
 
     def _group_norm(self, node: fx.Node, name: str, module: nn.GroupNorm, value: _Value) -> None:
         if value.flat:
@@ -221,12 +217,7 @@ class _Tracing:
         elif target in (torch.flatten, "flatten"):
             value = self._read(node, name)
             given = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)) | dict(node.kwargs)
-            start, end = given.get("start_dim", 0), given.get("end_dim", -1)
-            if (start, end) != (1, -1):
-                raise NetworkError(
-                    f"'{name}' flattens dimensions {start} … {end}; use 1 … -1, so that samples stay apart"
-                )
-            self._function(node, name, "flatten", {}, value)
+            self._flatten(node, name, given.get("start_dim", 0), given.get("end_dim", -1), value)
         elif target in ("view", "reshape", torch.reshape):
             self._view(node)
         elif target in ("mean", torch.mean):
@@ -260,7 +251,7 @@ class _Tracing:
             raise NetworkError(f"'{name}' adds the raw input, whose width cannot grow; put a layer before the addition")
         if left.width != right.width or left.flat != right.flat:
             raise NetworkError(f"'{name}' adds {left.width} channels to {right.width}; residual widths must agree")
-        if self.outputs & {left.index, right.index} and self._is_last(node):
+        if self.outputs & {left.index, right.index} and any(user.op == "output" for user in node.users):
             raise NetworkError(f"'{name}' ends the network in an addition; it must end in one Linear layer, the head")
         first, second = sorted((self._root(left.group), self._root(right.group)))
         self.tied[second] = first
@@ -276,6 +267,11 @@ class _Tracing:
         if not keeps_batch or not isinstance(shape[1], int):
             raise NetworkError(f"'{node.name}' reshapes to {shape}; only a flatten to (batch, -1) can be followed")
         self._function(node, node.name, "flatten", {}, value)
+
+    def _flatten(self, node: fx.Node, name: str, start: Any, end: Any, value: _Value) -> None:
+        if (start, end) != (1, -1):
+            raise NetworkError(f"'{name}' flattens dimensions {start} … {end}; use 1 … -1, so that samples stay apart")
+        self._function(node, name, "flatten", {}, value)
 
     def _mean(self, node: fx.Node) -> None:
         value = self._read(node, node.name)
@@ -337,21 +333,10 @@ class _Tracing:
         return group
 
     def _add(
-        self,
-        node: fx.Node,
-        step: Step,
-        group: int | None,
-        channels: int | None,
-        *,
-        flat: bool,
-        spread: int | None,
-        width: int | None = None,
+        self, node: fx.Node, step: Step, group: int | None, width: int | None, *, flat: bool, spread: int | None
     ) -> None:
         self.steps.append(step)
-        self.values[node] = _Value(len(self.steps), group, width or channels, flat, spread)
-
-    def _is_last(self, node: fx.Node) -> bool:
-        return any(user.op == "output" for user in node.users)
+        self.values[node] = _Value(len(self.steps), group, width, flat, spread)
 
     def _check_output(self, node: fx.Node) -> None:
         result = node.args[0]
@@ -370,11 +355,8 @@ class _Tracing:
         roots = sorted({self._root(group) for group in range(len(self.opened))} - {head.group})
         if not roots:
             raise NetworkError("the network has no hidden layer that could grow, only a head")
-        number: dict[int | None, int | None] = {
-            group: roots.index(self._root(group)) for group in range(len(self.opened)) if group != head.group
-        }
-        number[None] = None
-        number[head.group] = None
+        number: dict[int | None, int | None] = {None: None, head.group: None}
+        number |= {group: roots.index(self._root(group)) for group in range(len(self.opened)) if group != head.group}
         steps: list[Step] = []
         for step in self.steps:
             if isinstance(step, Layer | Norm):

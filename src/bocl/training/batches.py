@@ -20,7 +20,7 @@ class DeviceSplit:
 
     inputs  (n, *shape) on the device: floats, or bytes that ``scale`` turns into floats as they are taken
     labels  (n,) on the device
-    feed    brings samples from the host; inputs and labels then hold those of the next steps alone
+    feed    brings samples from the host; inputs and labels then hold only those of the next steps
     """
 
     inputs: Tensor
@@ -56,8 +56,8 @@ class DeviceSplit:
 class DeviceTask:
     """A task on the device, numbered as its learner counts tasks."""
 
-    index: int
     name: str
+    index: int
     classes: int
     train: DeviceSplit
     validation: DeviceSplit
@@ -90,7 +90,7 @@ def task_to_device(
 ) -> DeviceTask:
     """Bring a task's training and validation samples to the device."""
     train, validation = (to_device(split, device, dtype) for split in (task.train, task.validation))
-    return DeviceTask(index, task.name, task.classes, train, validation)
+    return DeviceTask(task.name, index, task.classes, train, validation)
 
 
 def epoch_order(samples: int, batch_size: int, generator: torch.Generator) -> Tensor:

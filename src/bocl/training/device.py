@@ -10,6 +10,8 @@ import torch
 from bocl.checks import counted
 from bocl.errors import DeviceError
 
+WORTH_SHARING = 10_000_000  # floating-point operations
+
 
 def resolve_device(name: str | torch.device = "auto") -> torch.device:
     """Return the device for `auto`, `cpu`, `cuda` or `cuda:N`; `auto` takes a GPU when there is one."""
@@ -31,21 +33,17 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
 
 
 @contextmanager
-def sensible_threads(operations: int | None) -> Iterator[None]:
+def sensible_threads(flops: int | None) -> Iterator[None]:
     """Use one CPU thread for steps too small to be worth sharing out: waking the others costs more than it saves.
 
-    operations  of a step on the CPU; None for one on a GPU, where nothing is changed
+    flops  floating-point operations of a step's forward pass on the CPU; None on a GPU, where nothing is changed
     """
-    if operations is None:
+    if flops is None or flops >= WORTH_SHARING:
         yield
         return
-    before = torch.get_num_threads()
-    if operations < _WORTH_SHARING:
-        torch.set_num_threads(1)
+    before = torch.get_num_threads()  # PyTorch has one number for the whole process: the caller gets it back
+    torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-_WORTH_SHARING = 10_000_000  # floating-point operations of a forward pass

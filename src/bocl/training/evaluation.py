@@ -15,14 +15,12 @@ BATCH = 1000
 
 def accuracies(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> Tensor:
     """Return the share of samples put in the right class: (K,) for logits (K, n, classes), else a scalar."""
-    right: Tensor | None = None
+    hits = []
     with torch.no_grad():
         for start in range(0, len(split), BATCH):
             inputs, labels = split.rows(slice(start, start + BATCH))
-            hits = (predict(inputs).argmax(-1) == labels).sum(-1)
-            right = hits if right is None else right + hits
-    assert right is not None
-    return right.double() / len(split)
+            hits.append((predict(inputs).argmax(-1) == labels).sum(-1))
+    return torch.stack(hits).sum(0).double() / len(split)
 
 
 def accuracy(predict: Callable[[Tensor], Tensor], split: DeviceSplit) -> float:

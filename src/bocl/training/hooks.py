@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from bocl.training.proximal import Proximal, take_proximal
+from bocl.training.proximal import Proximal, step_size
 
 Parameters = Mapping[str, Tensor]
 Part = Callable[[], None]  # of a step
@@ -21,12 +22,12 @@ class Hooks:
     adjust_gradients  called between backward and the optimiser's step, may change ``.grad``
     proximal          called after the optimiser's step, solves for another term of the objective (``proximal.py``)
 
-    A step may be captured as a CUDA graph: a hook is called a few times beforehand, and then its operations alone are
+    A step may be captured as a CUDA graph: a hook is called a few times beforehand, and then only its operations are
     repeated. So hooks are tensor operations, the same in every step, and all they read is on the device.
 
     Where the host must have its say, ``adjust_gradients`` is a generator. It yields a function for the host to call in
     every step, between the operations before it and those after it, which become a graph each. Values pass between
-    them in tensors made before the ``yield``. Other runs may be going on meanwhile (``turns.py``): the function copies
+    them in tensors made before the ``yield``. Other runs may go on meanwhile (``gpu_lock.py``): the function copies
     from the device, computes on the host and copies back, nothing else.
     """
 
@@ -44,4 +45,5 @@ class Hooks:
             yield from self.adjust_gradients(parameters) or ()
         optimiser.step()
         if self.proximal is not None:
-            take_proximal(self.proximal, parameters, optimiser)
+            with torch.no_grad():
+                self.proximal(parameters, partial(step_size, optimiser))

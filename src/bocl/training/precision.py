@@ -16,6 +16,7 @@ def repeatable_products(precision: str) -> Iterator[None]:
     differs from run to run, and a last bit of the first task becomes another network by the tenth. A captured step
     keeps the setting it was captured under.
     """
+    # The switches are the whole process's: what runs after, in full float32 or not ours, needs them as they were.
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.deterministic
     matmul.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"

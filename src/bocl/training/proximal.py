@@ -1,6 +1,6 @@
 """Proximal steps: a term of the objective that is solved, not followed, after the optimiser's step on the loss.
 
-For the objective L(θ) + R(θ) the optimiser steps on L alone, to θ', and the hook moves on to
+For the objective L(θ) + R(θ) the optimiser steps on L only, to θ', and the hook moves on to
 
     argmin_θ  R(θ) + Σ_i (θ_i - θ'_i)² / (2 s_i)
 
@@ -11,20 +11,13 @@ optimiser, and no R is too steep for the learning rate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-#: (parameters, a function that gives s of one of them) → the parameters changed in place, by tensor operations alone
+#: (parameters, a function that gives s of one of them) → the parameters changed in place, by tensor operations only
 Proximal = Callable[[Mapping[str, Tensor], Callable[[Tensor], Any]], None]
-
-
-def take_proximal(proximal: Proximal, parameters: Mapping[str, Tensor], optimiser: torch.optim.Optimizer) -> None:
-    """Call the hook; the optimiser has just taken its step."""
-    with torch.no_grad():
-        proximal(parameters, partial(step_size, optimiser))
 
 
 def step_size(optimiser: torch.optim.Optimizer, parameter: Tensor) -> Any:

@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bocl.training.batches import DeviceTask
+from bocl.training.gpu_lock import gpu_released
 from bocl.training.hooks import Hooks, Part
 from bocl.training.optimisers import SGD, Adam
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
-from bocl.training.turns import others_turn
 
 log = logging.getLogger("bocl")
 
@@ -40,26 +40,23 @@ class EagerStep:
         self.precision = recipe.precision
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
-        self.known: dict[int, Tensor | None] = {}  # of each task, made when it is first met
-
-    def _known(self, task: DeviceTask) -> Tensor | None:
-        if task.index not in self.known:
-            self.known[task.index] = precomputed(self.network, task)
-        return self.known[task.index]
+        self.precomputed: dict[int, Tensor | None] = {}  # by task, made in its first step
 
     def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
         """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         with repeatable_products(self.precision):
-            losses = batch_losses(self.network, task, batch, self.precision, self._known(task))
+            if task.index not in self.precomputed:
+                self.precomputed[task.index] = precompute(self.network, task)
+            losses = batch_losses(self.network, task, batch, self.precision, self.precomputed[task.index])
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
             losses.sum().backward()
             self.hooks.update(self.optimiser, self.network.parameters)
 
-    def beside_others(self) -> AbstractContextManager[None]:
-        """Take steps inside; no other run goes on meanwhile."""
+    def sharing_gpu(self) -> AbstractContextManager[None]:
+        """Take steps inside; no other run does anything meanwhile."""
         return nullcontext()
 
 
@@ -86,7 +83,7 @@ class GraphedStep:
             task.index: torch.arange(min(recipe.batch_size, len(task.train)), device=self.device) for task in tasks
         }
         with repeatable_products(self.precision):
-            self.known = {task.index: precomputed(network, task) for task in tasks}
+            self.precomputed = {task.index: precompute(network, task) for task in tasks}
             try:
                 self.parts = self._capture()
             finally:
@@ -127,15 +124,15 @@ class GraphedStep:
             parts.append(host_part)
 
     def _backward(self, index: int) -> None:
-        losses = batch_losses(self.network, self.tasks[index], self.batches[index], self.precision, self.known[index])
+        task, batch, precomputed = self.tasks[index], self.batches[index], self.precomputed[index]
+        losses = batch_losses(self.network, task, batch, self.precision, precomputed)
         self.total.add_(losses.detach())
         losses.sum().backward()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Begin anew from these tensors: the optimiser forgets, the network takes them over."""
+        """Start again from these tensors: the optimiser forgets, the network takes them over."""
+        copy_state(state, self.network.state)
         with torch.no_grad():
-            for name, tensor in self.network.state.items():
-                tensor.copy_(state[name])
             for values in self.optimiser.state.values():
                 for value in values.values():
                     if isinstance(value, Tensor):
@@ -152,12 +149,12 @@ class GraphedStep:
             part()
 
     @contextmanager
-    def beside_others(self) -> Iterator[None]:
-        """Take steps inside, while other runs go on, and wait until they are done."""
+    def sharing_gpu(self) -> Iterator[None]:
+        """Take steps inside, while other runs use the GPU too, and wait until the steps are done."""
         if any(task.train.feed is not None for task in self.tasks.values()):
             yield
             return
-        with others_turn():
+        with gpu_released():
             yield
             torch.cuda.current_stream(self.device).synchronize()
 
@@ -169,16 +166,20 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
     another run works on, and that run's work would end up in this graph.
     """
     current = torch.cuda.current_stream(device)
-    return current if current != torch.cuda.default_stream(device) else _stream_beside_the_default(device)
+    return current if current != torch.cuda.default_stream(device) else _stream_next_to_the_default(device)
 
 
 @cache
-def _stream_beside_the_default(device: torch.device) -> torch.cuda.Stream:
+def _stream_next_to_the_default(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
 class StepCache:
-    """Captured steps of one task, so that every round of its search but the first starts at once."""
+    """Captured steps of one task, so that every round of its search but the first starts at once.
+
+    Keys contain addresses: ``id()`` in a network's signature, ``data_ptr()`` of samples. No other object can get such
+    an address while the entry is there, because the step kept under the key holds the network and the tasks.
+    """
 
     def __init__(self) -> None:
         self._steps: dict[Any, GraphedStep] = {}
@@ -214,7 +215,14 @@ def make_step(
     return EagerStep(network, recipe, hooks, one_task=len(tasks) == 1)
 
 
-def precomputed(network: Trainable, task: DeviceTask) -> Tensor | None:
+def copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    """Copy into every tensor of the target the one of its name."""
+    with torch.no_grad():
+        for name, tensor in target.items():
+            tensor.copy_(source[name])
+
+
+def precompute(network: Trainable, task: DeviceTask) -> Tensor | None:
     """Return what stays the same in every step for all training samples, where keeping it is worth its memory."""
     samples = len(task.train)
     first = None if task.train.feed else network.precompute(task.train.rows(slice(1))[0])
@@ -226,7 +234,7 @@ def precomputed(network: Trainable, task: DeviceTask) -> Tensor | None:
 
 
 def batch_losses(
-    network: Trainable, task: DeviceTask, batch: Tensor, precision: str, known: Tensor | None = None
+    network: Trainable, task: DeviceTask, batch: Tensor, precision: str, precomputed: Tensor | None = None
 ) -> Tensor:
     """Return every network's mean cross-entropy, (K,), on the samples they share, at the places ``batch`` (n,)."""
     autocast: AbstractContextManager[Any] = nullcontext()
@@ -234,7 +242,7 @@ def batch_losses(
         autocast = torch.autocast(task.device.type, dtype=torch.bfloat16)
     x, labels = task.train.take(batch)
     with autocast:
-        part = None if known is None else known.index_select(0, batch)
+        part = None if precomputed is None else precomputed.index_select(0, batch)
         logits = network(x, task.index, part)
     count, samples, classes = logits.shape
     each = F.cross_entropy(

@@ -35,11 +35,14 @@ class Trainable(Protocol):
 
     @property
     def signature(self) -> Hashable:
-        """Networks of one signature compute alike: copying one's state into the other makes them the same."""
+        """Networks of one signature compute alike: copying one's state into the other makes them the same.
+
+        It may name an object by its ``id()`` if the network keeps that object alive, and the object never changes.
+        """
         ...
 
-    def __call__(self, x: Tensor, task: int, known: Tensor | None = None) -> Tensor:
-        """Return logits (K, n, classes) for shared inputs (n, *shape); ``known`` is of ``precompute``."""
+    def __call__(self, x: Tensor, task: int, precomputed: Tensor | None = None) -> Tensor:
+        """Return logits (K, n, classes) for shared inputs (n, *shape); ``precomputed`` is of ``precompute``."""
         ...
 
     def precompute(self, inputs: Tensor) -> Tensor | None:

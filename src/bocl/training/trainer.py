@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,11 +20,11 @@ from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
+from bocl.training.flops import FlopCounter
 from bocl.training.hooks import Hooks
-from bocl.training.operations import Operations
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
-from bocl.training.steps import StepCache, make_step
+from bocl.training.steps import StepCache, copy_state, make_step
 from bocl.training.trainable import Trainable
 
 
@@ -73,7 +73,7 @@ def train(
     cache     of steps captured before, for networks of one shape on the same task
     graphed   capture the step as a CUDA graph where that is possible
 
-    The order of samples depends on the seed alone, so networks trained apart with one seed see the same batches.
+    The order of samples depends only on the seed, so networks trained apart with one seed see the same batches.
     """
     began = time.perf_counter()
     device, tasks = tasks[0].device, list(tasks)
@@ -83,7 +83,7 @@ def train(
     taken = samples = epoch = 0
     loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
     with (
-        sensible_threads(_operations(network, tasks[0], recipe.batch_size)),
+        sensible_threads(_flops(network, tasks[0], recipe.batch_size)),
         _drawing(network, device, seed_for(seed, "dropout")),
     ):
         network.training = True
@@ -94,7 +94,7 @@ def train(
             trained.training = True
             step.total.zero_()
             batches = _interleave(tasks, orders, recipe.batch_size, shuffle)
-            with step.beside_others():
+            with step.sharing_gpu():
                 for task, batch in batches:
                     step(task, batch, _learning_rate(recipe, taken, per_epoch * recipe.epochs))
                     taken += 1
@@ -111,28 +111,22 @@ def train(
             finite &= torch.isfinite(tensor.detach()).flatten(1).all(1).cpu()
         scores = torch.where(finite, _validate(trained, tasks, recipe.precision), math.nan)
         if trained is not network:
-            _copy_state(trained.state, network.state)
+            copy_state(trained.state, network.state)
     network.training = False
     effort = Effort(samples, (time.perf_counter() - began) / network.count)
     return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
 
 
-def _operations(network: Trainable, task: DeviceTask, samples: int) -> int | None:
-    """Count the floating-point operations of a forward pass of so many samples on a CPU."""
+def _flops(network: Trainable, task: DeviceTask, samples: int) -> int | None:
+    """Count the floating-point operations of a forward pass of so many samples on a CPU; None on a GPU."""
     if task.device.type != "cpu":
         return None
     training, network.training = network.training, False
-    counted = Operations()
+    counted = FlopCounter()
     with torch.no_grad(), counted:
         network(task.train.rows(slice(1))[0], task.index)
     network.training = training
     return counted.count * samples
-
-
-def _copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
-    with torch.no_grad():
-        for name, tensor in target.items():
-            tensor.copy_(source[name])
 
 
 class _Best:
@@ -145,27 +139,24 @@ class _Best:
         self.network = network
         self.patience = patience
         self.waiting = torch.ones(network.count, dtype=torch.bool)  # networks with patience left
-        self.score: Tensor | None = None
-        self.since: Tensor | None = None  # the epoch each network last improved in
+        self.score = torch.full((network.count,), -math.inf, dtype=torch.float64)
+        self.since = torch.zeros(network.count)  # the epoch each network last improved in
         self.state: dict[str, Tensor] = {}
 
     def is_over(self, scores: Tensor, epoch: int) -> bool:
         """Keep the networks that improved; return whether all have run out of patience."""
-        if self.score is None or self.since is None:
-            self.score, self.since = scores, torch.full_like(scores, epoch)
-            self.state = {name: tensor.detach().clone() for name, tensor in self.network.state.items()}
-            return False
         improved = (scores > self.score) & self.waiting
-        self.score = torch.where(improved, scores, self.score)
-        self.since = torch.where(improved, torch.full_like(self.since, epoch), self.since)
+        self.score[improved], self.since[improved] = scores[improved], epoch
         for name, tensor in self.network.state.items():
+            if name not in self.state:
+                self.state[name] = torch.zeros_like(tensor)
             chosen = improved.to(tensor.device)
             self.state[name][chosen] = tensor.detach()[chosen]
         self.waiting &= epoch - self.since < self.patience
         return not bool(self.waiting.any())
 
     def restore(self) -> None:
-        _copy_state(self.state, {name: self.network.state[name] for name in self.state})
+        copy_state(self.state, {name: self.network.state[name] for name in self.state})
 
 
 def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:
@@ -199,6 +190,7 @@ def _drawing(network: Trainable, device: torch.device, seed: int) -> Iterator[No
     if not network.draws:
         yield
         return
+    # PyTorch's dropout takes no generator, so the process's own is seeded, and put back for everyone else.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

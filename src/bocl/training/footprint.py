@@ -1,4 +1,4 @@
-"""How much memory training a network takes, from its shapes alone, so that a run can be repeated anywhere."""
+"""How much memory training a network takes: a function of its shapes, so that a run can be repeated anywhere."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def training_bytes(network: Trainable, task: DeviceTask, batch_size: int) -> int
     """Count what a training step keeps: for the backward pass, and of the weights. Passing work space is not counted.
 
     What the backward pass keeps is a fixed part and a part per sample; passes of one and two samples tell them apart.
+    They take milliseconds, and run on the task's own device: a GPU convolves in another way and keeps more.
     """
     one, two = _kept_bytes(network, task, 1), _kept_bytes(network, task, 2)
     per_sample = two - one

@@ -1,4 +1,4 @@
-"""Counting the floating-point operations of what is computed, by PyTorch's own formulas."""
+"""Count floating-point operations, by PyTorch's own formulas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 
-class Operations(TorchDispatchMode):
+class FlopCounter(TorchDispatchMode):
     """Adds up the operations of every product and convolution inside, in ``count``.
 
     ``torch.utils.flop_counter.FlopCounterMode`` counts the same, and loads PyTorch's compiler to do so.

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.trace import trace
-from bocl.training.operations import Operations
+from bocl.training.flops import FlopCounter
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_they_are_those_of_pytorch(network: torch.nn.Module, shape: tuple[int, .
     small = tuple(1 for _ in graph.groups)
     children = grown.grow([small, tuple(2 for _ in graph.groups)], 4, seeds=[1, 2])
     x = torch.rand(1, *shape)
-    with torch.no_grad(), Operations() as ours:
+    with torch.no_grad(), FlopCounter() as ours:
         children(x, 1)
     with torch.no_grad(), FlopCounterMode(display=False) as theirs:
         children(x, 1)

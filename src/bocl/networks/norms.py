@@ -1,0 +1,49 @@
+"""Batch and group normalisation of units that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bocl.networks.graph import Norm
+
+
+def normalise_batch(norm: Norm, x: Tensor, running_mean: Tensor, running_var: Tensor, *, training: bool) -> Tensor:
+    """Normalise x (K, n, C, *space) by the batch's statistics, which the running ones (K, C) follow, or by those."""
+    mean, var = running_mean, running_var
+    if training:
+        over = (1, *range(3, x.dim()))
+        var, mean = torch.var_mean(x, over, correction=0)
+        samples = x.shape[1] * x[0, 0, 0].numel()
+        with torch.no_grad():
+            running_mean.lerp_(mean, norm.momentum)
+            running_var.lerp_(var * (samples / max(samples - 1, 1)), norm.momentum)
+    return (x - per_channel(mean, x)) * per_channel((var + norm.eps).rsqrt(), x)
+
+
+def normalise_blocks(norm: Norm, x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Group-normalise x (n, C, *space), whose channels came in blocks of these sizes.
+
+    The base network's block is normalised in the groups it was made with, each later growth's as one group.
+    """
+    parts = [
+        torch.group_norm(part, norm.num_groups if index == 0 else 1, eps=norm.eps)  # F's refuses a single value
+        for index, part in enumerate(x.split(list(sizes), dim=1))
+        if part.shape[1]
+    ]
+    return torch.cat(parts, dim=1)
+
+
+def scale_and_shift(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Return x · weight + bias by channel; a norm that is not affine has neither."""
+    if weight is None or bias is None:
+        return x
+    return x * per_channel(weight, x) + per_channel(bias, x)
+
+
+def per_channel(values: Tensor, x: Tensor) -> Tensor:
+    """Shape values (C,) so that they broadcast over x (n, C, *space); or (K, C) over (K, n, C, *space)."""
+    *stack, channels = values.shape
+    return values.view(*stack, 1, channels, *(1,) * (x.dim() - len(stack) - 2))
