@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-gpu check dist replicate page torture corruption fuzz format clean
+.PHONY: demo test check replicate page torture corruption fuzz format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -11,17 +11,11 @@ demo: $(READY)  ## five tasks in a row, in about a minute
 test: $(READY)  ## the whole test suite
 	$(BIN)/pytest
 
-test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
-	$(BIN)/pytest -m gpu -n 0
-
 check: $(READY)  ## lint, format, types, import order
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
-
-dist: $(READY)  ## build wheel and sdist, see what is in them, and run the installed wheel
-	$(BIN)/python .ci/check_dist.py
 
 STUDIES := $(addprefix paper/,systems search attention warm-start price equal-size front more-seeds)
 TIMED := $(addprefix paper/,time time-spread)
@@ -57,6 +51,14 @@ corruption: $(READY)  ## damage every file of a run in every way, and see that n
 
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
+
+.PHONY: test-gpu dist
+
+test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
+	$(BIN)/pytest -m gpu -n 0
+
+dist: $(READY)  ## build wheel and sdist, see what is in them, and run the installed wheel
+	$(BIN)/python .ci/check_dist.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
