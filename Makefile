@@ -52,6 +52,14 @@ corruption: $(READY)  ## damage every file of a run in every way, and see that n
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
+.PHONY: test-gpu dist
+
+test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
+	$(BIN)/pytest -m gpu -n 0
+
+dist: $(READY)  ## build wheel and sdist, see what is in them, and run the installed wheel
+	$(BIN)/python .ci/check_dist.py
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

@@ -9,6 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from gpu_record import GpuTests
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look after the tests that need a GPU."""
+    config.pluginmanager.register(GpuTests())
+
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:

@@ -1,10 +1,14 @@
 """The arrows between the rooms, read from the source: right may import left, never the reverse.
 
-    errors, checks, seeding, settings, version ─┬▶ tasks ▶ networks ▶ training ─┐
-                                                └▶ records ─┬▶ search ──────────┴▶ methods ▶ experiment ▶ cli
-                                                            └▶ report ────────────────────────────────────▲
+    errors, checks, settings, seeding, version, method_table, presets
+        │
+        ├──▶ tasks ──▶ training ──┐
+        ├──▶ networks ────────────┼──▶ methods ──▶ experiment ──┬──▶ benchmarks ──▶ cli ──▶ __main__
+        └──▶ records ──▶ search ──┘                             └──▶ __init__        ▲
+                └──▶ report ─────────────────────────────────────────────────────────┘
 
-Imports inside functions and under TYPE_CHECKING count like any other: they are dependencies too.
+A room may import from any room to its left on its own line. Imports inside functions and under TYPE_CHECKING count like
+any other, and so do data files read with ``importlib.resources``: they are dependencies too.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -22,33 +27,29 @@ import bocl.errors
 
 SOURCE = Path(bocl.errors.__file__).parent
 
-GROUND = {"errors", "checks", "method_table", "seeding", "settings", "version"}
-LEARNING = {"tasks", "networks", "training"}
-BELOW_METHODS = GROUND | LEARNING | {"records", "search"}
-BELOW_CLI = BELOW_METHODS | {"methods", "experiment", "report", "presets", "benchmarks"}
-
-# Room → the rooms it may import besides itself. A file directly under bocl/ is a room of its own.
-ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
-    "checks": {"errors"},
-    "method_table": set(),
-    "seeding": {"errors"},
-    "settings": {"errors"},
-    "version": set(),
-    "presets": set(),
-    "tasks": GROUND,
-    "networks": GROUND | {"tasks"},
-    "training": GROUND | {"tasks", "networks"},
-    "records": GROUND,
-    "search": GROUND | {"records"},
-    "report": GROUND | {"records"},
-    "methods": BELOW_METHODS,
-    "experiment": BELOW_METHODS | {"methods", "presets"},
-    "benchmarks": BELOW_METHODS | {"methods", "experiment", "presets"},
-    "cli": BELOW_CLI | {"__init__"},
-    "__main__": {"cli"},
-    "__init__": BELOW_CLI | {"cli"},
+# Room → the rooms it imports besides itself, neither more nor fewer. A file directly under bocl/ is a room of its own.
+ARROWS = {
+    "errors": "",
+    "version": "",
+    "seeding": "",
+    "method_table": "",
+    "presets": "",
+    "checks": "errors",
+    "settings": "errors",
+    "tasks": "checks errors seeding",
+    "networks": "checks errors seeding settings",
+    "records": "checks errors settings",
+    "training": "checks errors seeding tasks",
+    "report": "checks errors records",
+    "search": "checks errors records seeding",
+    "methods": "checks errors networks records search seeding settings tasks training",
+    "experiment": "checks errors methods networks presets records search seeding settings tasks training version",
+    "__init__": "errors experiment methods networks records search tasks training version",
+    "benchmarks": "errors experiment methods networks records search seeding settings tasks training",
+    "cli": "benchmarks checks errors experiment method_table methods presets records report search settings tasks training version",  # noqa: E501
+    "__main__": "cli",
 }
+ALLOWED = {room: set(rooms.split()) for room, rooms in ARROWS.items()}
 
 # Rooms that run where no torch is: a report is made from records alone.
 WITHOUT_TORCH = {"errors", "checks", "method_table", "seeding", "settings", "version", "records", "report"}
@@ -67,14 +68,37 @@ def breaches(source: Path) -> list[str]:
         for line, module in imported_modules(path, source):
             package, _, rest = module.partition(".")
             if package == "bocl":
-                target = rest.partition(".")[0]
-                # A name that is no room comes through the front door, bocl/__init__.py.
-                target = target if target in ALLOWED else "__init__"
+                target = room_of(rest, ALLOWED)
                 if target != room and target not in ALLOWED[room]:
                     found.append(f"{place}:{line}: {room} may not import {target} ({module})")
             elif room in WITHOUT_TORCH and any(f"{module}.".startswith(f"{name}.") for name in TORCH):
                 found.append(f"{place}:{line}: {room} may not import torch ({module})")
     return found
+
+
+def room_of(name: str, rooms: Collection[str]) -> str:
+    """Return the room of a dotted name in bocl; one that is no room comes through the front door, bocl/__init__.py."""
+    first = name.partition(".")[0]
+    return first if first in rooms else "__init__"
+
+
+def arrows(source: Path) -> dict[str, set[str]]:
+    """Return the rooms that each room under the package folder ``source`` imports besides itself."""
+    files = {path: path.relative_to(source).parts[0].removesuffix(".py") for path in sorted(source.rglob("*.py"))}
+    found: dict[str, set[str]] = {room: set() for room in files.values()}
+    for path, room in files.items():
+        for _, module in imported_modules(path, source):
+            package, _, rest = module.partition(".")
+            if package == "bocl":
+                found[room] |= {room_of(rest, found | ALLOWED)} - {room}
+    return found
+
+
+def as_table(found: dict[str, set[str]]) -> str:
+    """Return arrows as the source of ARROWS, each room below those that it imports."""
+    order = TopologicalSorter({room: sorted(found[room]) for room in sorted(found)}).static_order()
+    lines = [f'    "{room}": "{" ".join(sorted(found[room]))}",' for room in order]
+    return "\n".join(["ARROWS = {", *(f"{line}  # noqa: E501" if len(line) > 120 else line for line in lines), "}"])
 
 
 def imported_modules(path: Path, source: Path) -> Iterator[tuple[int, str]]:
@@ -90,6 +114,10 @@ def imported_modules(path: Path, source: Path) -> Iterator[tuple[int, str]]:
             # "from bocl import tasks" and "from safetensors import torch" name a module last.
             for alias in node.names:
                 yield node.lineno, f"{module}.{alias.name}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "files":
+            for name in node.args:
+                if isinstance(name, ast.Constant):
+                    yield node.lineno, str(name.value)
 
 
 def test_no_import_goes_against_an_arrow():
@@ -101,23 +129,22 @@ def test_the_source_is_really_read():
     assert {"bocl.errors.FolderError", "json"} <= modules
 
 
+def test_the_table_says_exactly_what_is_imported():
+    found = arrows(SOURCE)
+    assert found == ALLOWED, f"the arrows are now (right may import left!):\n{as_table(found)}"
+
+
 def test_the_arrows_make_no_circle():
-    order = [
-        "errors",
-        "checks",
-        "seeding",
-        "settings",
-        "version",
-        "presets",
-        "tasks",
-        "networks",
-        "training",
-        "records",
-        "search",
-    ]
-    order += ["report", "methods", "experiment", "benchmarks"]
-    for index, room in enumerate(order):
-        assert ALLOWED[room] <= set(order[:index]), room
+    TopologicalSorter(ALLOWED).prepare()  # raises CycleError
+
+
+def test_an_arrow_nobody_uses_and_a_circle_would_be_found(tmp_path):
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "a.py").write_text("from bocl.records import record\nfrom bocl.search import problem")
+    assert arrows(tmp_path) == {"search": {"records"}}
+    assert arrows(tmp_path)["search"] != ALLOWED["search"]
+    with pytest.raises(CycleError):
+        TopologicalSorter(ALLOWED | {"errors": {"cli"}}).prepare()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +155,9 @@ def test_the_arrows_make_no_circle():
         ("search/a.py", "from bocl import training", "search may not import training"),
         ("networks/a.py", "from bocl.search import problem", "networks may not import search"),
         ("networks/a.py", "from bocl.records.record import Widths", "networks may not import records"),
+        ("networks/a.py", "from bocl.tasks.task import Task", "networks may not import tasks"),
         ("training/a.py", "from bocl.search import problem", "training may not import search"),
+        ("training/a.py", "from bocl.networks.graph import Graph", "training may not import networks"),
         ("tasks/a.py", "from bocl.networks import graph", "tasks may not import networks"),
         ("methods/a.py", "from bocl.experiment import config", "methods may not import experiment"),
         ("experiment/a.py", "from bocl.report import tables", "experiment may not import report"),
@@ -148,6 +177,8 @@ def test_the_arrows_make_no_circle():
         ("search/a.py", "import json, bocl.networks as n", "search may not import networks"),
         ("search/a.py", "import bocl", "search may not import __init__"),
         ("search/a.py", "from bocl import BOCL", "search may not import __init__"),
+        ("cli/a.py", "import bocl", "cli may not import __init__"),
+        ("search/a.py", "from importlib import resources\nresources.files('bocl.presets')", "a.py:2: search may not"),
         # torch
         ("records/a.py", "import torch", "records may not import torch"),
         ("records/a.py", "import torch.nn as nn", "records may not import torch"),
@@ -172,11 +203,13 @@ def test_a_planted_breach_is_caught(tmp_path, place, code, breach):
     ("place", "code"),
     [
         ("search/a.py", "import torch\nfrom bocl.records.record import Trial\nfrom . import problem"),
-        ("networks/a.py", "from bocl.errors import NetworkError\nfrom bocl.tasks.task import Task"),
+        ("networks/a.py", "from bocl.errors import NetworkError\nfrom bocl.networks.graph import Graph"),
+        ("training/a.py", "from bocl.tasks.task import Task"),
+        ("experiment/a.py", "from importlib import resources\nresources.files('bocl.presets')"),
         ("methods/a.py", "from bocl.search import searcher\nfrom bocl.networks import expandable"),
         ("experiment/a.py", "from bocl.methods.bocl import BOCL"),
         ("report/a.py", "import torchless\nfrom safetensors.numpy import load_file"),
-        ("cli/a.py", "import bocl\nfrom bocl import BOCL\nfrom bocl.report import page"),
+        ("cli/a.py", "from bocl import tasks\nfrom bocl.report import page"),
         ("__init__.py", "def __getattr__(name):\n    from bocl.methods.bocl import BOCL"),
     ],
 )

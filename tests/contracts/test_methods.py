@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,9 +43,15 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=NETWORKS)
-def network(request: pytest.FixtureRequest) -> nn.Module:
+def kind(request: pytest.FixtureRequest) -> str:
+    """Return the name of each network in turn."""
+    return request.param
+
+
+@pytest.fixture
+def network(kind: str) -> nn.Module:
     """Return each network in turn."""
-    return NETWORKS[request.param]()
+    return NETWORKS[kind]()
 
 
 def make(name: str, network: nn.Module, seed: int = 0) -> Any:
@@ -91,6 +99,24 @@ def learn_all(learner: Method, tasks: int = 3) -> list[Any]:
     return [learner.learn(sealed[index]) for index in range(tasks)]
 
 
+@cache
+def training_of(method: str, kind: str) -> tuple[list[Any], list[Any]]:
+    """Train a method on three tasks; return the learner before the first and after each, and what it learnt."""
+    torch.manual_seed(1)  # which must not matter
+    learner, sealed = make(method, NETWORKS[kind]()), Sealed(stream())
+    learners, learned = [copy.deepcopy(learner)], []
+    for index in range(3):
+        learned.append(learner.learn(sealed[index]))
+        learners.append(copy.deepcopy(learner))
+    return learners, learned
+
+
+def learnt(method: str, kind: str, tasks: int = 3) -> tuple[Any, list[Any]]:
+    """Return a learner of the first tasks, a copy of one's own, and what it learnt; each is trained only once."""
+    learners, learned = training_of(method, kind)
+    return copy.deepcopy(learners[tasks]), learned[:tasks]
+
+
 def assert_same_state(one: State, other: State) -> None:
     assert repr(one.facts) == repr(other.facts)
     assert one.tensors.keys() == other.tensors.keys()
@@ -98,9 +124,8 @@ def assert_same_state(one: State, other: State) -> None:
         assert torch.equal(tensor, other.tensors[name]), name
 
 
-def test_it_learns_an_easy_task_from_training_samples_alone(method, network):
-    learner = make(method, network)
-    learned = learn_all(learner)
+def test_it_learns_an_easy_task_from_training_samples_alone(method, kind):
+    learner, learned = learnt(method, kind)
     test = stream().test_split(2)
     right = learner.predict(test.raw, task=2).argmax(1) == test.labels
     least = 0.35 if method == "frozen" else 0.7  # chance is 0.25; few features of the first task serve the third
@@ -109,17 +134,15 @@ def test_it_learns_an_easy_task_from_training_samples_alone(method, network):
     assert all(0 <= entry.validation_accuracy <= 1 for entry in learned)
 
 
-def test_its_validation_accuracy_is_that_of_its_predictions(method, network):
-    learner = make(method, network)
-    (learned,) = learn_all(learner, 1)
+def test_its_validation_accuracy_is_that_of_its_predictions(method, kind):
+    learner, (learned,) = learnt(method, kind, 1)
     validation = stream()[0].validation
     right = learner.predict(validation.raw, task=0).argmax(1) == validation.labels
     assert learned.validation_accuracy == pytest.approx(right.double().mean().item())
 
 
-def test_it_predicts_one_logit_per_class_of_the_task(method, network):
-    learner = make(method, network)
-    learn_all(learner)
+def test_it_predicts_one_logit_per_class_of_the_task(method, kind):
+    learner, _ = learnt(method, kind)
     x, _ = samples(0, 3, 7, 5)
     for task, classes in enumerate(CLASSES):
         logits = learner.predict(x, task=task)
@@ -129,18 +152,16 @@ def test_it_predicts_one_logit_per_class_of_the_task(method, network):
         assert learner.predict(x[:0], task=task).shape == (0, classes)
 
 
-def test_it_says_what_it_learnt(method, network):
-    learner = make(method, network)
-    learned = learn_all(learner)
+def test_it_says_what_it_learnt(method, kind):
+    learner, learned = learnt(method, kind)
     assert [entry.name for entry in learned] == [f"task {number}" for number in (1, 2, 3)]
     assert learned[0].widths == learner.graph.widths
     assert all(entry.effort.samples > 0 and len(entry.widths) == len(learner.graph.groups) for entry in learned)
     assert [entry.classes for entry in learner.seen] == list(CLASSES)
 
 
-def test_a_saved_model_predicts_the_same_bits(method, network, tmp_path):
-    learner = make(method, network)
-    learn_all(learner)
+def test_a_saved_model_predicts_the_same_bits(method, kind, tmp_path):
+    learner, _ = learnt(method, kind)
     save(learner, tmp_path / "model")
     loaded = load(tmp_path / "model", device="cpu")
     assert type(loaded) is type(learner)
@@ -153,9 +174,8 @@ def test_a_saved_model_predicts_the_same_bits(method, network, tmp_path):
             assert torch.equal(learner.predict(x, task=task), loaded.predict(x, task=task))
 
 
-def test_a_loaded_model_goes_on_learning_as_if_it_had_never_been_saved(method, network, tmp_path):
-    learner = make(method, network)
-    learn_all(learner, 2)
+def test_a_loaded_model_goes_on_learning_as_if_it_had_never_been_saved(method, kind, tmp_path):
+    learner, _ = learnt(method, kind, 2)
     save(learner, tmp_path / "model")
     loaded = load(tmp_path / "model", device="cpu")
     if hasattr(loaded, "recall"):
@@ -167,20 +187,16 @@ def test_a_loaded_model_goes_on_learning_as_if_it_had_never_been_saved(method, n
     assert_same_state(learner.state(), loaded.state())
 
 
-def test_saving_and_predicting_change_nothing(method, network, tmp_path):
-    learner, other = make(method, network), make(method, network)
-    learn_all(learner, 2)
-    learn_all(other, 2)
+def test_saving_and_predicting_change_nothing(method, kind, tmp_path):
+    learner, _ = learnt(method, kind, 2)
     save(learner, tmp_path / "model")
     learner.predict(samples(0, 3, 9, 5)[0], task=0)
     learner.learn(stream()[2])
-    other.learn(stream()[2])
-    assert_same_state(learner.state(), other.state())
+    assert_same_state(learner.state(), learnt(method, kind)[0].state())
 
 
-def test_parameters_are_counted_as_stored(method, network):
-    learner = make(method, network)
-    learned = learn_all(learner)
+def test_parameters_are_counted_as_stored(method, kind, network):
+    learner, learned = learnt(method, kind)
     stored = learner.parameters()
     assert stored == {part: sum(entry.parameters[part] for entry in learned) for part in stored}
     assert sum(stored.values()) == sum(entry.added_parameters for entry in learned)
@@ -194,10 +210,8 @@ def test_parameters_are_counted_as_stored(method, network):
     assert learned[0].added_parameters == base
 
 
-def test_a_seed_decides_everything(method, network):
-    torch.manual_seed(1)
-    one = make(method, network)
-    first = learn_all(one)
+def test_a_seed_decides_everything(method, kind, network):
+    one, first = learnt(method, kind)
     torch.manual_seed(2)
     other = make(method, network)
     assert repr(learn_all(other)) == repr(first)
@@ -225,43 +239,37 @@ def test_global_random_states_and_threads_are_left_alone(method, network):
     assert torch.get_num_threads() == 1
 
 
-def test_test_samples_have_no_influence(method, network):
-    one, other = make(method, network), make(method, network)
+def test_test_samples_have_no_influence(method, kind, network):
+    other = make(method, network)
     for index in range(2):
-        one.learn(stream(test_seed=1)[index])
         other.learn(stream(test_seed=2)[index])
-    assert_same_state(one.state(), other.state())
+    assert_same_state(learnt(method, kind, 2)[0].state(), other.state())
 
 
-def test_an_unknown_task_is_refused(method, network):
-    learner = make(method, network)
+def test_an_unknown_task_is_refused(method, kind):
     x, _ = samples(0, 3, 4, 5)
     with pytest.raises(InputError, match="task 0"):
-        learner.predict(x, task=0)
-    learn_all(learner, 2)
+        learnt(method, kind, 0)[0].predict(x, task=0)
+    learner, _ = learnt(method, kind, 2)
     for task in (-1, 2, 10):
         with pytest.raises(InputError, match=f"task {task}"):
             learner.predict(x, task=task)
 
 
-def test_inputs_of_another_shape_are_refused(method, network):
-    learner = make(method, network)
-    learn_all(learner, 1)
+def test_inputs_of_another_shape_are_refused(method, kind):
+    learner, _ = learnt(method, kind, 1)
     for shape in ((4, 25), (4, 1, 5, 6), (25,), (1, 5, 5), (4, 2, 5, 5)):
         with pytest.raises(InputError, match="shape"):
             learner.predict(torch.zeros(shape), task=0)
 
 
-def test_a_task_of_another_shape_is_refused_and_nothing_changes(method, network):
-    learner, other = make(method, network), make(method, network)
-    learn_all(learner, 1)
-    learn_all(other, 1)
+def test_a_task_of_another_shape_is_refused_and_nothing_changes(method, kind):
+    learner, _ = learnt(method, kind, 1)
     wider = from_arrays([(np.zeros((30, 1, 5, 6), dtype=np.float32), np.arange(30) % 3)])
     with pytest.raises(InputError, match="shape"):
         learner.learn(wider[0])
     learner.learn(stream()[1])
-    other.learn(stream()[1])
-    assert_same_state(learner.state(), other.state())
+    assert_same_state(learner.state(), learnt(method, kind, 2)[0].state())
 
 
 @pytest.mark.parametrize(
@@ -288,17 +296,16 @@ def test_a_module_that_cannot_grow_is_refused_when_the_method_is_made(method):
 DIVERGING = Recipe("adam", learning_rate=1e30, batch_size=16, epochs=2)
 
 
-@pytest.mark.parametrize("learnt", [0, 1], ids=["first task", "second task"])
-def test_a_training_that_diverges_is_an_error_and_leaves_the_learner_as_it_was(method, network, learnt):
-    learner, other = make(method, network), make(method, network)
-    learn_all(learner, learnt)
-    learn_all(other, learnt)
+@pytest.mark.parametrize("tasks", [0, 1], ids=["first task", "second task"])
+def test_a_training_that_diverges_is_an_error_and_leaves_the_learner_as_it_was(method, kind, tasks):
+    learner, _ = learnt(method, kind, tasks)
+    other, learned = learnt(method, kind, tasks + 1)
     learner.recipe = DIVERGING
-    with pytest.raises(WorkError, match=f"task 'task {learnt + 1}': the loss was not finite.*recipe.learning_rate"):
-        learner.learn(stream()[learnt])
-    assert len(learner.seen) == learnt
+    with pytest.raises(WorkError, match=f"task 'task {tasks + 1}': the loss was not finite.*recipe.learning_rate"):
+        learner.learn(stream()[tasks])
+    assert len(learner.seen) == tasks
     learner.recipe = RECIPE
-    assert repr(learner.learn(stream()[learnt])) == repr(other.learn(stream()[learnt]))
+    assert repr(learner.learn(stream()[tasks])) == repr(learned[tasks])
     assert_same_state(learner.state(), other.state())
 
 
@@ -315,8 +322,7 @@ def test_running_out_of_memory_is_told_with_a_way_out(method, monkeypatch, ask):
     def greedy(*arguments, **options):
         ask()
 
-    learner = make(method, NETWORKS["mlp"]())
-    learn_all(learner, 1)
+    learner, _ = learnt(method, "mlp", 1)
     before = learner.state()
     for module in ("rounds", "plain"):
         monkeypatch.setattr(f"bocl.methods.{module}.train", greedy)
@@ -347,15 +353,13 @@ def test_only_a_task_can_be_learnt(method):
 
 @pytest.mark.parametrize("task", [True, "0", 0.0, None, [0]])
 def test_a_task_is_named_by_its_number(method, task):
-    learner = make(method, NETWORKS["mlp"]())
-    learn_all(learner, 1)
+    learner, _ = learnt(method, "mlp", 1)
     with pytest.raises(InputError, match="give its number"):
         learner.predict(samples(0, 3, 4, 5)[0], task=task)
 
 
 def test_a_number_of_numpy_names_a_task(method):
-    learner = make(method, NETWORKS["mlp"]())
-    learn_all(learner, 2)
+    learner, _ = learnt(method, "mlp", 2)
     x, _ = samples(0, 3, 4, 5)
     assert torch.equal(learner.predict(x, task=np.int64(1)), learner.predict(x, task=1))
 
@@ -393,8 +397,7 @@ def test_whether_a_task_was_bytes_is_saved(method, tmp_path):
 
 
 def test_a_task_of_floats_takes_numbers_but_no_bytes(method):
-    learner = make(method, NETWORKS["mlp"]())
-    learn_all(learner, 1)
+    learner, _ = learnt(method, "mlp", 1)
     whole = np.arange(100).reshape(4, *SHAPE) % 7
     logits = learner.predict(whole.astype(np.float32), task=0)
     for dtype in (np.int64, np.int8, np.float64, np.float16, np.longdouble, ">f4", ">i8"):
@@ -408,8 +411,7 @@ def test_a_task_of_floats_takes_numbers_but_no_bytes(method):
 
 
 def test_views_and_arrays_that_cannot_be_written_are_taken(method):
-    learner = make(method, NETWORKS["mlp"]())
-    learn_all(learner, 1)
+    learner, _ = learnt(method, "mlp", 1)
     x, _ = samples(0, 3, 4, 5)
     logits = learner.predict(x, task=0)
     frozen = x.copy()

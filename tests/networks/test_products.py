@@ -109,7 +109,7 @@ def test_a_shared_input_is_the_same_input_for_every_child(
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize(("kernel", "stride", "padding", "height", "width"), CONVOLUTIONS)
 @pytest.mark.parametrize("own_kernels", [False, True])
 def test_windows_on_a_gpu_are_a_convolution_in_float64(

@@ -113,7 +113,7 @@ def test_samples_are_the_same_bits_however_they_are_kept(kind, monkeypatch):
     assert torch.equal(labels, split.labels[10:33])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("share", [1.0, 0.0])
 def test_a_gpu_keeps_bytes_or_is_fed_and_sees_the_same_samples(share, monkeypatch):
     split = many()

@@ -23,7 +23,6 @@ from bocl.training.recipe import Recipe
 from bocl.training.steps import EagerStep, GraphedStep, StepCache, make_step
 from bocl.training.trainer import train
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 RECIPE = Recipe("sgd", 0.05, batch_size=16, epochs=3, schedule="cosine", precision="float32")
 
 
@@ -42,7 +41,7 @@ def gpu_children(count):
     return Children(made.graph, None, [made.growth(index) for index in range(count)], device="cuda")
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 def test_a_captured_training_is_the_eager_one(optimiser):
     recipe = replace(RECIPE, optimiser=optimiser)
@@ -79,7 +78,7 @@ HOOKS = {
 }
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 @pytest.mark.parametrize("hook", HOOKS)
 def test_hooks_are_captured_too(hook, optimiser):
@@ -95,7 +94,7 @@ def test_hooks_are_captured_too(hook, optimiser):
     assert not torch.allclose(captured.state["head/weight"], free.state["head/weight"], rtol=0.01)
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_the_host_has_its_say_in_every_captured_step():
     told = []
 
@@ -110,7 +109,7 @@ def test_the_host_has_its_say_in_every_captured_step():
     assert len(told) == before + 5
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("network", [mlp(3072, [8], 4), lenet(3, 4)], ids=["mlp", "lenet"])
 def test_steering_by_memories_is_captured(network, caplog, monkeypatch):
     draw = np.random.default_rng(0)
@@ -130,7 +129,7 @@ def test_steering_by_memories_is_captured(network, caplog, monkeypatch):
         torch.testing.assert_close(tensor, captured[name], rtol=1e-3, atol=1e-5)
 
 
-@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 def test_several_tasks_are_captured_too(optimiser):
     def two_heads():
@@ -148,7 +147,7 @@ def test_several_tasks_are_captured_too(optimiser):
         torch.testing.assert_close(tensor, eager.state[name], rtol=1e-5, atol=1e-6)
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_step_captured_once_serves_later_rounds():
     task, cache = on_gpu(), StepCache()
     first, again, alone = gpu_children(2), gpu_children(2), gpu_children(2)
@@ -159,7 +158,7 @@ def test_a_step_captured_once_serves_later_rounds():
         torch.testing.assert_close(tensor, alone.state[name], rtol=1e-6, atol=1e-7)
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_a_captured_step_keeps_alive_all_it_reads():
     """Memory that is given back after the capture is filled with NaN; a later round must not read it."""
     network = ExpandableNetwork(trace(mlp(4, [64], 3)), device="cuda")
@@ -177,7 +176,7 @@ def test_a_captured_step_keeps_alive_all_it_reads():
     assert ends[0] == ends[1]
 
 
-@needs_gpu
+@pytest.mark.gpu
 def test_runs_side_by_side_end_as_if_they_were_alone():
     def ends(beside: bool) -> list[dict[str, torch.Tensor]]:
         found: dict[int, dict[str, torch.Tensor]] = {}

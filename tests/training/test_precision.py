@@ -11,10 +11,7 @@ import torch
 import bocl
 from bocl.training.precision import repeatable_products
 
-DEVICES = [
-    "cpu",
-    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")),
-]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 METHODS = {
     **{method.name: method for method in (bocl.BOCL, bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN)},
     "children together": partial(bocl.Fixed, children=3),

@@ -32,7 +32,6 @@ app = typer.Typer(
     name="bocl",
     help="Networks that learn one task after another, never forget, and grow only as much as each task needs.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

@@ -7,12 +7,23 @@ from typing import Annotated
 
 import typer
 
-Source = Annotated[str | None, typer.Argument(metavar="[PRESET|CONFIG]", help="A preset by name, or a .toml file.")]
+from bocl.cli.completion import complete_methods, complete_preset
+
+Source = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PRESET|CONFIG]", help="A preset by name, or a .toml file.", autocompletion=complete_preset
+    ),
+]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="Set one value of the config; repeatable.")
 ]
-
-Methods = Annotated[str | None, typer.Option(help="Methods, separated by commas, or `all`; else the config's own.")]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        help="Methods, separated by commas, or `all`; else the config's own.", autocompletion=complete_methods
+    ),
+]
 
 
 def run_command(

@@ -7,11 +7,17 @@ from typing import Annotated
 
 import typer
 
+from bocl.cli.completion import complete_preset
 from bocl.cli.run import Methods, Overrides
 
 
 def validate_command(
-    source: Annotated[str, typer.Argument(metavar="PRESET|CONFIG", help="A preset by name, or a .toml file.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="PRESET|CONFIG", help="A preset by name, or a .toml file.", autocompletion=complete_preset
+        ),
+    ],
     overrides: Overrides = None,
     methods: Methods = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole config as JSON, of each method.")] = False,
