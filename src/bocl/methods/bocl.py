@@ -32,7 +32,7 @@ from bocl.records.events import Listener, RoundStarted, nobody
 from bocl.records.experience_file import check_experience
 from bocl.records.journal import to_json
 from bocl.records.record import Experience, experience_from
-from bocl.search.searchers import make_searcher
+from bocl.search.searchers import make_searcher, wants_difficulty
 from bocl.search.settings import SearchSettings
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
@@ -121,8 +121,7 @@ class BOCL:
 
     @property
     def _measures_difficulty(self) -> bool:
-        """A searcher that is not ours may ask for it."""
-        return self.searcher is not make_searcher or self.search.wants_difficulty
+        return wants_difficulty(self.searcher, self.search)
 
     @property
     def _tasks_left(self) -> int:

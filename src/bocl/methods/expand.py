@@ -116,14 +116,14 @@ def expand(
         listen(RoundStarted("difficulty", (zero,)))
         (known,) = train_children([zero])
         difficulty = base.fit.accuracy - known.accuracy
-        problem = replace(problem, known=(known,))
+        problem = replace(problem, trained=(known,))
     else:
-        problem = replace(problem, awaited=(zero,))
+        problem = replace(problem, pending=(zero,))
     searcher = make_searcher(replace(problem, difficulty=difficulty), search)
     check_searcher(searcher)
     while True:
         alone = not kept and search.round_size == 1
-        asked = [] if alone else asked_widths(searcher.ask(search.round_size), problem, kept)
+        asked = [] if alone else asked_widths(searcher.ask(search.round_size), problem, {*kept, zero})
         widths = asked if kept else [zero, *asked]
         if not widths:
             break

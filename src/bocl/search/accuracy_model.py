@@ -25,8 +25,8 @@ import numpy as np
 
 from bocl.records.record import Widths
 from bocl.search.likelihood import log_normal, maximise_likelihood, positive, usable
+from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray, IntArray
-from bocl.search.threads import quiet_single_thread
 
 FIT_ITERATIONS = 50
 LEAST_SPREAD = 1e-3  # accuracies that differ by less are taken to differ by noise

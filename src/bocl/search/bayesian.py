@@ -108,8 +108,8 @@ class BayesianSearch:
     def _under_way(self) -> list[Widths]:
         """Return the widths of children that are being trained, or will be with the first round."""
         ledger = self._ledger
-        told = {trial.widths for trial in ledger.known}
-        return [*(widths for widths in ledger.problem.awaited if widths not in told), *ledger.pending]
+        told = {trial.widths for trial in ledger.given}
+        return [*(widths for widths in ledger.problem.pending if widths not in told), *ledger.pending]
 
     def _model(self) -> AccuracyModel | None:
         """Return the process on everything told, fitted once; None while there is too little to fit."""

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 from bocl.search.likelihood import log_normal, maximise_likelihood, positive, usable
+from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray
-from bocl.search.threads import quiet_single_thread
 
 FIT_ITERATIONS = 100  # iterations, not seconds: results must not depend on the machine's load
 ASCENT_ITERATIONS = 100
