@@ -114,6 +114,22 @@ class Ledger:
         return min(trained, key=lambda trial: (-trial.reward, trial.parameters, trial.widths)).widths
 
 
+class LedgerSearch:
+    """What searchers have in common that keep nothing but a ledger: the child of highest reward is the best."""
+
+    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
+        """Prepare a search of the problem."""
+        self._ledger = Ledger(problem, settings)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Take in trained children."""
+        self._ledger.take_in(trials)
+
+    def best(self) -> Widths:
+        """Return the widths of the trained child with the highest reward."""
+        return self._ledger.best()
+
+
 def usable_trials(told: Sequence[Trial], most: int) -> list[Trial]:
     """Return the trials to fit, sorted by widths, so that the order of telling changes nothing.
 

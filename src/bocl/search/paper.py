@@ -11,19 +11,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Widths
 from bocl.search import gaussian_process
-from bocl.search.ledger import Ledger, usable_trials
-from bocl.search.problem import FloatArray, Problem
+from bocl.search.ledger import Ledger, LedgerSearch, usable_trials
+from bocl.search.problem import FloatArray
 from bocl.search.random_search import draw_point
-from bocl.search.settings import SearchSettings
 from bocl.search.warm_start import earlier_points
 from bocl.seeding import seed_for
 
 MOST_DATA = 256  # a fit costs n³; N is about 20, so only a caller's own trials can reach this
 
 
-class PaperSearch:
+class PaperSearch(LedgerSearch):
     """The paper's: a Gaussian process on the reward, expected improvement, warm start from earlier tasks.
 
     m opening points in one round, then one point at a time, each the best guess of a process fitted anew.
@@ -37,10 +36,6 @@ class PaperSearch:
 
     wants_difficulty: ClassVar[bool] = True  # the warm start compares it with that of earlier tasks
 
-    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
-        """Prepare a search of the problem."""
-        self._ledger = Ledger(problem, settings)
-
     def ask(self, count: int) -> list[Widths]:
         """Return the opening points left, at most count; after those one point at a time; [] at the end."""
         room = self._ledger.room(count)
@@ -48,14 +43,6 @@ class PaperSearch:
         if opening_left > 0:
             return [_hand_out_opening_point(self._ledger) for _ in range(min(room, opening_left))]
         return [_hand_out_likely_point(self._ledger)] if room else []
-
-    def tell(self, trials: Sequence[Trial]) -> None:
-        """Take in trained children."""
-        self._ledger.take_in(trials)
-
-    def best(self) -> Widths:
-        """Return the widths of the trained child with the highest reward."""
-        return self._ledger.best()
 
 
 def _hand_out_opening_point(ledger: Ledger) -> Widths:
