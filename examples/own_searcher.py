@@ -12,7 +12,7 @@ class Halving:
     """Begin at the bounds and halve every width while the reward rises."""
 
     def __init__(self, problem: bocl.Problem, settings: bocl.SearchSettings) -> None:
-        self.trials = list(problem.known)  # the child that adds nothing is trained already
+        self.trials = list(problem.trained)
         self.next: tuple[int, ...] | None = problem.bounds
 
     def ask(self, count: int) -> list[tuple[int, ...]]:
@@ -20,11 +20,11 @@ class Halving:
         return [self.next] if self.next is not None else []
 
     def tell(self, trials: Sequence[bocl.Trial]) -> None:
-        """Halve again if the last halving paid."""
-        best = max(trial.reward for trial in self.trials)
+        """Halve again if the last halving paid. The child that adds nothing is told too, though nobody asked for it."""
         self.trials += trials
-        half = tuple(width // 2 for width in trials[-1].widths)
-        self.next = half if trials[-1].reward > best and any(half) else None
+        if self.next in [trial.widths for trial in trials]:
+            half = tuple(width // 2 for width in self.next)
+            self.next = half if self.best() == self.next and any(half) else None
 
     def best(self) -> tuple[int, ...]:
         """Return the widths with the highest reward."""

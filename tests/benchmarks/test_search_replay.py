@@ -103,7 +103,7 @@ class Scripted:
     def __init__(self, problem: Problem, settings: SearchSettings) -> None:
         Scripted.histories.append(len(problem.history))
         self.rounds: list[list[Widths]] = [[(1, 0), (2, 0)], [(4, 0)]]
-        (self.last,) = problem.awaited
+        (self.last,) = problem.pending
 
     def ask(self, count: int) -> list[Widths]:
         return self.rounds.pop(0) if self.rounds else []

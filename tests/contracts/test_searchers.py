@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -15,15 +17,15 @@ from hypothesis import strategies as st
 from bocl.errors import InputError, WorkError
 from bocl.records.record import Trial, Widths
 from bocl.search.problem import Problem, Searcher
-from bocl.search.searchers import SEARCHERS, make_searcher
+from bocl.search.searchers import SEARCHERS, make_searcher, wants_difficulty
 from bocl.search.settings import SearchKind, SearchSettings
 
 KINDS = get_args(SearchKind)
 every_searcher = pytest.mark.parametrize("kind", KINDS)
 
 
-def problem(bounds: Widths, known: tuple[Trial, ...] = (), seed: int = 0, difficulty: float = 0.0) -> Problem:
-    return Problem(bounds, lambda z: z.sum(1), lambda z: 1e-3 * z.sum(1), known=known, seed=seed, difficulty=difficulty)
+def problem(bounds: Widths, trained: tuple[Trial, ...] = (), difficulty: float = 0.0) -> Problem:
+    return Problem(bounds, lambda z: z.sum(1), lambda z: 1e-3 * z.sum(1), trained=trained, difficulty=difficulty)
 
 
 def judge(widths: Widths) -> Trial:
@@ -35,10 +37,10 @@ def failed(widths: Widths) -> Trial:
     return Trial(widths, math.nan, 10 * sum(widths), math.nan)
 
 
-def make(kind: SearchKind, bounds: Widths, known: tuple[Trial, ...] = (), **numbers: int) -> Searcher:
+def make(kind: SearchKind, bounds: Widths, trained: tuple[Trial, ...] = (), **numbers: int) -> Searcher:
     """A searcher with patience for everything unless told otherwise."""
     chosen = SearchSettings(kind=kind, **{"trials": 6, "patience": 10_000, "least_gain": 0, **numbers})
-    return make_searcher(problem(bounds, known), chosen)
+    return make_searcher(problem(bounds, trained), chosen)
 
 
 def tried(searcher: Searcher, count: int = 8) -> list[Widths]:
@@ -57,9 +59,9 @@ def test_every_kind_has_a_searcher() -> None:
 @every_searcher
 @pytest.mark.parametrize("bounds", [(29,), (29, 60), (29, 0, 29), (8, 16, 29, 29), (29,) * 8])
 def test_points_are_new_integers_inside_the_bounds(kind: SearchKind, bounds: Widths) -> None:
-    known = judge((0,) * len(bounds))
-    points = tried(make(kind, bounds, (known,), trials=4))
-    assert len(points) == len({*points, known.widths}) - 1 == 3 + 4
+    zero = judge((0,) * len(bounds))
+    points = tried(make(kind, bounds, (zero,), trials=4))
+    assert len(points) == len({*points, zero.widths}) - 1 == 3 + 4
     for point in points:
         assert isinstance(point, tuple)
         assert len(point) == len(bounds)
@@ -79,7 +81,7 @@ def test_a_small_space_is_used_up_and_then_it_is_over(kind: SearchKind, bounds: 
 
 
 @every_searcher
-def test_a_space_of_the_known_child_alone_is_over_at_once(kind: SearchKind) -> None:
+def test_a_space_of_the_trained_child_alone_is_over_at_once(kind: SearchKind) -> None:
     searcher = make(kind, (0, 0), (judge((0, 0)),))
     assert searcher.ask(8) == []
     assert searcher.best() == (0, 0)
@@ -232,7 +234,7 @@ def test_wrong_trials_are_refused_and_change_nothing(kind: SearchKind, wrong: Tr
 @every_searcher
 def test_only_candidates_are_asked_for(kind: SearchKind) -> None:
     candidates = ((0, 0), (3, 7), (9, 1), (12, 12), (20, 4), (29, 29), (1, 25))
-    restricted = replace(problem((29, 29), known=(judge((0, 0)),)), candidates=candidates)
+    restricted = replace(problem((29, 29), trained=(judge((0, 0)),)), candidates=candidates)
     searcher = make_searcher(restricted, SearchSettings(kind=kind, trials=20, patience=20, least_gain=0))
     assert sorted(tried(searcher, 2)) == sorted(candidates[1:])
     assert searcher.ask(1) == []
@@ -249,7 +251,7 @@ def test_wrong_problems_are_refused(kind: SearchKind) -> None:
     with pytest.raises(InputError, match="difficulty is inf"):
         make_searcher(problem((4,), difficulty=math.inf), chosen)
     with pytest.raises(InputError, match="have 2 entries"):
-        make_searcher(problem((4,), known=(judge((0, 0)),)), chosen)
+        make_searcher(problem((4,), trained=(judge((0, 0)),)), chosen)
 
 
 @every_searcher
@@ -310,10 +312,10 @@ def test_with_a_target_the_smallest_that_reaches_it_is_the_best(kind: SearchKind
 
 @every_searcher
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_awaited_child_is_told_with_the_first_round_and_counts_as_no_trial(kind: SearchKind, fails: bool) -> None:
+def test_a_pending_child_is_told_with_the_first_round_and_counts_as_no_trial(kind: SearchKind, fails: bool) -> None:
     zero = failed((0, 0)) if fails else Trial((0, 0), 1.0, 0, 1.0)
     chosen = SearchSettings(kind=kind, trials=4, patience=99, least_gain=0, warm_points=2)
-    searcher = make_searcher(replace(problem((2, 2)), awaited=((0, 0),)), chosen)
+    searcher = make_searcher(replace(problem((2, 2)), pending=((0, 0),)), chosen)
     first = searcher.ask(3)
     searcher.tell([*map(judge, first), zero])
     points = first + tried(searcher, 3)
@@ -324,6 +326,38 @@ def test_an_awaited_child_is_told_with_the_first_round_and_counts_as_no_trial(ki
         searcher.tell([zero])
 
 
-def test_an_awaited_child_outside_the_bounds_is_refused() -> None:
-    with pytest.raises(InputError, match=r"awaited child \(3, 0\) is not one whole number per group within the bounds"):
-        make_searcher(replace(problem((2, 2)), awaited=((3, 0),)), SearchSettings())
+def test_a_pending_child_outside_the_bounds_is_refused() -> None:
+    with pytest.raises(InputError, match=r"pending child \(3, 0\) is not one whole number per group within the bounds"):
+        make_searcher(replace(problem((2, 2)), pending=((3, 0),)), SearchSettings())
+
+
+class OnlyZero:
+    """A searcher of one's own that says nothing of the difficulty."""
+
+    def __init__(self, problem: Problem, settings: SearchSettings, name: str = "") -> None:
+        self.problem = problem
+
+    def ask(self, count: int) -> list[Widths]:
+        return []
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        pass
+
+    def best(self) -> Widths:
+        return (0,) * len(self.problem.bounds)
+
+
+class Asking(OnlyZero):
+    """One that declares that it wants it."""
+
+    wants_difficulty = True
+
+
+@every_searcher
+def test_the_difficulty_is_measured_for_who_declares_to_want_it(kind: SearchKind) -> None:
+    settings = SearchSettings(kind=kind)
+    assert wants_difficulty(make_searcher, settings) == wants_difficulty(SEARCHERS[kind], settings) == (kind == "paper")
+    assert not wants_difficulty(OnlyZero, settings)
+    assert not wants_difficulty(lambda problem, settings: Asking(problem, settings), settings)
+    assert wants_difficulty(Asking, settings)
+    assert wants_difficulty(partial(Asking, name="mine"), settings)

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from bocl.errors import DataError
 from bocl.tasks import cifar100, mnist
-from bocl.tasks.archives import gunzip, tar_members
-from bocl.tasks.formats import CIFAR_RECORD, cifar_pickle, cifar_records, idx_array
+from bocl.tasks.formats import CIFAR_RECORD, cifar_pickle, cifar_records, gunzip, idx_array, tar_members
 
 WANTED = {"folder/train": 3000, "folder/test": 100}
 TAR = tar_file({"folder/train": bytes(range(250)) * 12, "folder/notes": b"hello", "folder/test": b"b" * 50})

@@ -151,6 +151,7 @@ def test_every_earlier_task_is_remembered_for_later_searches():
 class Stubborn:
     """A searcher that tries two children and always takes the larger."""
 
+    wants_difficulty = True
     made: list[Stubborn] = []  # noqa: RUF012 - a test's own record
 
     def __init__(self, problem, settings) -> None:
@@ -175,7 +176,7 @@ def test_a_searcher_of_ones_own_is_used():
     first, second = Stubborn.made
     assert first.problem.bounds == (3, 3)
     assert first.settings is SEARCH
-    assert [trial.widths for trial in first.problem.known] == [(0, 0)]
+    assert [trial.widths for trial in first.problem.trained] == [(0, 0)]
     assert [trial.widths for trial in first.told] == [(1, 0), (2, 3)]
     assert first.problem.history == ()
     assert [entry.best for entry in second.problem.history] == [(2, 3)]
@@ -270,7 +271,29 @@ def test_difficulty_and_the_child_of_no_growth_come_first_for_who_asks_for_them(
     if own:
         (made,) = Stubborn.made
         assert math.isfinite(made.problem.difficulty)
-        assert [trial.widths for trial in made.problem.known] == [(0, 0)]
+        assert [trial.widths for trial in made.problem.trained] == [(0, 0)]
+
+
+class Undemanding(Stubborn):
+    """The same, that does not want the difficulty measured."""
+
+    wants_difficulty = False
+
+
+@pytest.mark.parametrize("factory", [Undemanding, lambda problem, settings: Undemanding(problem, settings)])
+def test_a_searcher_of_ones_own_that_does_not_ask_for_the_difficulty_is_spared_it(factory):
+    events: list = []
+    learner, stream = make_bocl(searcher=factory), hard_stream()
+    Stubborn.made.clear()
+    for index in range(2):
+        learned = learner.learn(stream[index], events.append)
+    rounds = [event for event in events if isinstance(event, RoundStarted)]
+    assert [(event.purpose, event.widths) for event in rounds[1:]] == [("search", ((0, 0), (1, 0), (2, 3)))]
+    (made,) = Stubborn.made
+    assert (made.problem.trained, made.problem.pending) == ((), ((0, 0),))
+    assert math.isnan(made.problem.difficulty)
+    assert math.isnan(learned.difficulty)
+    assert [trial.widths for trial in made.told] == [(0, 0), (1, 0), (2, 3)]
 
 
 def test_children_one_by_one_are_never_trained_together():
@@ -355,7 +378,7 @@ def test_a_searchers_answers_become_tuples_of_integers(asked, best, tmp_path):
     searcher = Answers(asked, best)
     learner, learned = learnt(2, searcher=searcher)
     assert learned[1].widths == (2, 3)
-    assert [trial.widths for trial in searcher.told] == [(1, 0), (2, 3)]
+    assert [trial.widths for trial in searcher.told] == [(0, 0), (1, 0), (2, 3)]
     assert {type(units) for trial in searcher.told for units in (*trial.widths, *learned[1].widths)} == {int}
     learner.save(tmp_path / "model")
 
@@ -403,14 +426,13 @@ def test_an_object_that_is_no_searcher_is_refused():
 
 def test_a_failed_child_cannot_be_the_best():
     learner, _ = learnt(1, searcher=Answers([(1, 0)], (1, 0)))
-    original, rounds = learner.network.grow, []
+    original = learner.network.grow
 
     def poisoned(widths, classes, **options):
         children = original(widths, classes, **options)
-        rounds.append(widths)
-        if len(rounds) > 1:  # the child z = 0 comes first
+        if (1, 0) in widths:
             with torch.no_grad():
-                children.parameters["head/weight"][0] = torch.nan
+                children.parameters["head/weight"][widths.index((1, 0))] = torch.nan
         return children
 
     learner.network.grow = poisoned

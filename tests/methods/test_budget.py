@@ -126,7 +126,7 @@ class Shares:
         return []
 
     def tell(self, trials):
-        raise AssertionError
+        assert [trial.widths for trial in trials] == [(0, 0)]
 
     def best(self):
         return (0, 0)

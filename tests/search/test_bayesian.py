@@ -135,7 +135,7 @@ def test_a_target_near_1_is_searched_for_like_any_other() -> None:
             reward = float(wanted.reward(np.array([accuracy]), np.array([widths]))[0])
             return Trial(widths, accuracy, 10 * sum(widths), reward)
 
-        search = BayesianSearch(replace(wanted, known=(child(ZERO),)), settings(least_gain=1e-3))
+        search = BayesianSearch(replace(wanted, trained=(child(ZERO),)), settings(least_gain=1e-3))
         rounds = []
         while points := search.ask(4):
             rounds.append(points)
@@ -205,7 +205,9 @@ def regret(history: tuple[Experience, ...], worth: tuple[float, float], seed: in
     """How far the winner is from the best widths there are, after a search with noise."""
     generator = np.random.default_rng([seed, 7])
     zero = trial(ZERO, worth, 0.003 * generator.normal())
-    searcher = BayesianSearch(replace(problem(history=history, seed=seed), known=(zero,)), settings(trials=trials - 3))
+    searcher = BayesianSearch(
+        replace(problem(history=history, seed=seed), trained=(zero,)), settings(trials=trials - 3)
+    )
     while asked := searcher.ask(4):
         searcher.tell([trial(point, worth, 0.003 * generator.normal()) for point in asked])
     best = max(trial((a, b), worth).reward for a in range(31) for b in range(31))
@@ -285,12 +287,12 @@ def test_a_search_is_not_over_before_the_process_has_chosen_a_point() -> None:
 
 
 @pytest.mark.parametrize("history", [(), (experience((0.1, 0.02), 1),)])
-def test_an_awaited_child_is_never_asked_for_and_no_trial_but_data(history: tuple[Experience, ...]) -> None:
-    known = problem((3, 3), history=history)
-    awaiting = BayesianSearch(replace(known, known=(), awaited=(ZERO,)), settings(trials=99, patience=99))
+def test_a_pending_child_is_never_asked_for_and_no_trial_but_data(history: tuple[Experience, ...]) -> None:
+    whole = problem((3, 3), history=history)
+    awaiting = BayesianSearch(replace(whole, trained=(), pending=(ZERO,)), settings(trials=99, patience=99))
     asked = awaiting.ask(4)
     awaiting.tell([trial(point) for point in asked] + [trial(ZERO)])
-    informed = BayesianSearch(known, settings(trials=99, patience=99))
+    informed = BayesianSearch(whole, settings(trials=99, patience=99))
     informed.tell([trial(point) for point in asked])
     assert awaiting.best() == informed.best()
     found, wanted = awaiting.diagnostics(), informed.diagnostics()

@@ -98,17 +98,25 @@ def test_the_fit_learns_which_input_matters_and_how_noisy_rewards_are() -> None:
     assert loud.noise > 5 * quiet.noise
 
 
-def test_a_fit_that_breaks_down_keeps_the_prior_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+def breaks(objective: Any, **options: Any) -> None:
+    from linear_operator.utils.errors import NotPSDError
+
+    raise NotPSDError("not positive definite")
+
+
+def runs_away(objective: Any, **options: Any) -> None:
+    for parameter in objective.model.covar_module.parameters():
+        parameter.data.fill_(1e4)  # a logarithm: the hyperparameter is infinite
+
+
+@pytest.mark.parametrize("fails", [breaks, runs_away])
+def test_a_fit_that_breaks_down_keeps_the_prior_modes(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, rewards = data(6, 2, 0)
     assert not np.allclose(fit(inputs, rewards).hyperparameters.lengthscales, prior_modes(2).lengthscales)
 
     import botorch.optim.fit
-    from linear_operator.utils.errors import NotPSDError
 
-    def breaks(*args: Any, **options: Any) -> None:
-        raise NotPSDError("not positive definite")
-
-    monkeypatch.setattr(botorch.optim.fit, "fit_gpytorch_mll_scipy", breaks)
+    monkeypatch.setattr(botorch.optim.fit, "fit_gpytorch_mll_scipy", fails)
     process = fit(inputs, rewards)
     np.testing.assert_array_equal(process.hyperparameters.lengthscales, prior_modes(2).lengthscales)
     assert np.isfinite(predict(process, inputs)[0]).all()

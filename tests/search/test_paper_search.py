@@ -24,8 +24,8 @@ from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
 
 
-def problem(bounds: Widths, seed: int = 0, known: tuple[Trial, ...] = ()) -> Problem:
-    return Problem(bounds, lambda z: z.sum(1), lambda z: np.zeros(len(z)), known=known, seed=seed)
+def problem(bounds: Widths, seed: int = 0, trained: tuple[Trial, ...] = ()) -> Problem:
+    return Problem(bounds, lambda z: z.sum(1), lambda z: np.zeros(len(z)), trained=trained, seed=seed)
 
 
 def saturating(widths: Widths) -> Trial:
@@ -64,7 +64,7 @@ def test_count_splits_the_opening_points() -> None:
 @settings(max_examples=10, deadline=None, derandomize=True)
 def test_no_point_is_tried_twice(bounds: Widths, search: SearchSettings, count: int, told_at_once: bool) -> None:
     zero = Trial((0,) * len(bounds), 0.5, 0, 0.5)
-    searcher = PaperSearch(problem(bounds, known=(zero,)), search)
+    searcher = PaperSearch(problem(bounds, trained=(zero,)), search)
     seen = [zero.widths]
     while asked := searcher.ask(count):
         if not told_at_once:
@@ -96,11 +96,11 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[FloatArray, FloatArray
     return calls
 
 
-def test_the_process_sees_neither_known_nor_failed_children(
+def test_the_process_sees_neither_earlier_nor_failed_children(
     fitted: list[tuple[FloatArray, FloatArray]],
 ) -> None:
-    known = (Trial((0, 0, 0), 0.99, 0, 0.99),)
-    searcher = PaperSearch(problem((10, 0, 4), known=known), SearchSettings(trials=9, patience=9, warm_points=0))
+    trained = (Trial((0, 0, 0), 0.99, 0, 0.99),)
+    searcher = PaperSearch(problem((10, 0, 4), trained=trained), SearchSettings(trials=9, patience=9, warm_points=0))
     searcher.tell(
         [
             Trial((5, 0, 4), 0.7, 9, 0.7),

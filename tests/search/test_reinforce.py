@@ -110,13 +110,13 @@ def test_the_entropy_bonus_flattens_the_policy() -> None:
     assert before < controller.entropy(POINTS) <= log(4) + log(3) + 1e-9
 
 
-def problem(bounds: Widths, known: tuple[Trial, ...] = ()) -> Problem:
-    return Problem(bounds, lambda z: z.sum(1), lambda z: np.zeros(len(z)), known=known)
+def problem(bounds: Widths, trained: tuple[Trial, ...] = ()) -> Problem:
+    return Problem(bounds, lambda z: z.sum(1), lambda z: np.zeros(len(z)), trained=trained)
 
 
-def search(bounds: Widths, controller: str, known: tuple[Trial, ...] = ()) -> ReinforceSearch:
+def search(bounds: Widths, controller: str, trained: tuple[Trial, ...] = ()) -> ReinforceSearch:
     settings = SearchSettings("reinforce", trials=1000, patience=1000, warm_points=0, controller=controller)  # type: ignore[arg-type]
-    return ReinforceSearch(problem(bounds, known), settings)
+    return ReinforceSearch(problem(bounds, trained), settings)
 
 
 def trial(widths: Widths, worth: float = 0.5) -> Trial:
@@ -135,7 +135,7 @@ def test_a_round_is_what_the_controller_learns_from_at_once(controller: str, siz
 
 
 def test_a_repeated_draw_is_answered_from_its_record() -> None:
-    searcher = search((9, 9), "as-released", known=(trial((0, 0), 0.25),))
+    searcher = search((9, 9), "as-released", trained=(trial((0, 0), 0.25),))
     learnt: list[tuple[list[Widths], list[float]]] = []
     searcher.controller.learn = lambda draws, rewards: learnt.append((draws, rewards))  # type: ignore[method-assign]
     draws = iter([(0, 0), (3, 3), (3, 3), (0, 0), (4, 4)])

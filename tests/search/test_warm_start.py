@@ -1,4 +1,4 @@
-"""The episodic memory: nearest difficulty first, random points fill up."""
+"""The warm start: nearest difficulty first, random points fill up."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from bocl.search.ledger import Ledger
 from bocl.search.paper import PaperSearch
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
-from bocl.search.warm_start import remembered_points
+from bocl.search.warm_start import earlier_points
 
 SETTINGS = SearchSettings()
 ZERO = Trial((0, 0), 0.5, 0, 0.5)
 
 
 def problem(
-    history: list[tuple[float, tuple[int, ...]]], difficulty: float = 0.5, known: tuple[Trial, ...] = ()
+    history: list[tuple[float, tuple[int, ...]]], difficulty: float = 0.5, trained: tuple[Trial, ...] = ()
 ) -> Problem:
     return Problem(
         bounds=(9, 9),
         parameters=lambda z: z.sum(1),
         penalty=lambda z: np.zeros(len(z)),
-        known=known,
+        trained=trained,
         history=tuple(Experience(each, best, ()) for each, best in history),
         difficulty=difficulty,
         seed=3,
     )
 
 
-MEMORY = [(0.1, (1, 0)), (0.45, (2, 0)), (0.95, (3, 0)), (0.6, (4, 0)), (0.52, (5, 0))]
+EARLIER = [(0.1, (1, 0)), (0.45, (2, 0)), (0.95, (3, 0)), (0.6, (4, 0)), (0.52, (5, 0))]
 
 
 @pytest.mark.parametrize(
@@ -49,36 +49,36 @@ MEMORY = [(0.1, (1, 0)), (0.45, (2, 0)), (0.95, (3, 0)), (0.6, (4, 0)), (0.52, (
     ],
 )
 def test_opening_points_by_task(task: int, expected: list[tuple[int, int]]) -> None:
-    """The memory holds tasks 2 … t-1; what it lacks of three is random."""
-    asked = PaperSearch(problem(MEMORY[: task - 2]), SETTINGS).ask(8)
+    """Tasks 2 … t-1 came before; what they lack of three is random."""
+    asked = PaperSearch(problem(EARLIER[: task - 2]), SETTINGS).ask(8)
     assert len(asked) == len(set(asked)) == 3
     assert asked[: len(expected)] == expected
 
 
 def test_asking_one_at_a_time_opens_with_the_same_points() -> None:
-    together = PaperSearch(problem(MEMORY[:2]), SETTINGS).ask(3)
-    alone = PaperSearch(problem(MEMORY[:2]), SETTINGS)
+    together = PaperSearch(problem(EARLIER[:2]), SETTINGS).ask(3)
+    alone = PaperSearch(problem(EARLIER[:2]), SETTINGS)
     assert [alone.ask(1)[0] for _ in range(3)] == together
 
 
 def test_of_equally_near_tasks_the_more_recent_comes_first() -> None:
-    memory = [(0.25, (1, 1)), (0.75, (2, 2)), (0.25, (3, 3))]
-    assert remembered_points(problem(memory)) == [(3, 3), (2, 2), (1, 1)]
+    earlier = [(0.25, (1, 1)), (0.75, (2, 2)), (0.25, (3, 3))]
+    assert earlier_points(problem(earlier)) == [(3, 3), (2, 2), (1, 1)]
 
 
 def test_what_cannot_be_asked_for_is_passed_over() -> None:
-    memory = [
-        (0.50, (0, 0)),  # known
+    earlier = [
+        (0.50, (0, 0)),  # trained already
         (0.51, (1, 2, 3)),  # another network
         (0.52, (10, 0)),  # outside the bounds
         (0.53, (4, 4)),
         (0.54, (4, 4)),  # the same again
         (0.60, (5, 5)),
     ]
-    asked = PaperSearch(problem(memory, known=(ZERO,)), SETTINGS).ask(3)
+    asked = PaperSearch(problem(earlier, trained=(ZERO,)), SETTINGS).ask(3)
     assert asked[:2] == [(4, 4), (5, 5)]
     assert asked[2] not in {(0, 0), (4, 4), (5, 5)}
-    assert remembered_points(problem(memory)) == [(0, 0), (4, 4), (5, 5)]
+    assert earlier_points(problem(earlier)) == [(0, 0), (4, 4), (5, 5)]
 
 
 def test_no_warm_points_means_none() -> None:
@@ -94,15 +94,15 @@ def test_an_infinite_difficulty_is_refused() -> None:
 
 
 def test_an_unknown_difficulty_is_nearest_to_nothing() -> None:
-    memory = [(math.nan, (4, 4)), (0.1, (1, 1)), (math.nan, (2, 2)), (0.4, (3, 3))]
-    assert remembered_points(problem(memory)) == [(3, 3), (1, 1), (2, 2), (4, 4)], "the more recent first"
-    cold = problem(memory, difficulty=math.nan)
-    assert remembered_points(cold) == []
+    earlier = [(math.nan, (4, 4)), (0.1, (1, 1)), (math.nan, (2, 2)), (0.4, (3, 3))]
+    assert earlier_points(problem(earlier)) == [(3, 3), (1, 1), (2, 2), (4, 4)], "the more recent first"
+    cold = problem(earlier, difficulty=math.nan)
+    assert earlier_points(cold) == []
     asked = PaperSearch(cold, SETTINGS).ask(8)
     assert asked == PaperSearch(problem([], difficulty=0.5), SETTINGS).ask(8), "it starts cold"
 
 
 def test_widths_over_the_budget_are_left_out() -> None:
     for most, opening in ((3, [(2, 0), (1, 0), (3, 0)]), (0, [])):
-        tight = replace(problem(MEMORY), budget=most)
-        assert Ledger(tight, SETTINGS).free(remembered_points(tight)) == opening
+        tight = replace(problem(EARLIER), budget=most)
+        assert Ledger(tight, SETTINGS).free(earlier_points(tight)) == opening

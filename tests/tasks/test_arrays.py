@@ -181,8 +181,8 @@ BAD_TASKS = {
     "complex samples": ((GOOD_X.astype(complex), GOOD_Y), "of type complex128", "float32"),
     "object samples": ((GOOD_X.astype(object), GOOD_Y), "of type object", "float32"),
     "ragged samples": (([[1, 2], [3]] * 30, GOOD_Y), "not an array", "equal length"),
-    "other shape": (vectors(features=5), "shape (5,), but tasks[0] has (4,)", "same shape"),
-    "other type": ((GOOD_X.astype(np.uint8), GOOD_Y), "uint8 samples, but tasks[0] has float32", "same type"),
+    "other shape": (vectors(features=5), "shape (5,), but those of tasks[0] have (4,)", "same shape"),
+    "other type": ((GOOD_X.astype(np.uint8), GOOD_Y), "uint8 samples, but those of tasks[0] are float32", "same type"),
     "not a pair": (GOOD_X, "is ndarray", "pair (X, y)"),
 }
 

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import gzip
+import io
 import pickle
+import tarfile
 
 import numpy as np
 import pytest
-from data_files import idx_file, python2_pickle
+from data_files import idx_file, python2_pickle, tar_file
 
 from bocl.errors import DataError
-from bocl.tasks.formats import cifar_pickle, cifar_records, idx_array
+from bocl.tasks.formats import cifar_pickle, cifar_records, gunzip, idx_array, tar_members
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 3072)).astype(np.uint8)
+WANTED = {"folder/train": 100, "folder/test": 100}
+GOOD = {"folder/train": b"a" * 100, "folder/notes.txt": b"hello", "folder/test": b"b" * 50}
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4, 2)])
@@ -101,3 +106,96 @@ def test_a_pickle_that_calls_anything_else_is_refused(name, protocol, tmp_path):
 def test_damaged_pickles_are_refused(content):
     with pytest.raises(DataError, match="some/file"):
         cifar_pickle(content, "some/file")
+
+
+def odd_member(name="folder/odd", kind=tarfile.REGTYPE, target=""):
+    member = tarfile.TarInfo(name)
+    member.type = kind
+    member.linkname = target
+    return member
+
+
+def test_members_are_read_and_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = tar_file(GOOD, [odd_member("folder", tarfile.DIRTYPE)])
+    assert tar_members(content, WANTED, "it") == {name: GOOD[name] for name in WANTED}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        odd_member("../../outside"),
+        odd_member("/etc/outside"),
+        odd_member("folder/../../outside"),
+        odd_member("folder/link", tarfile.SYMTYPE, "/etc/passwd"),
+        odd_member("folder/train", tarfile.SYMTYPE, "/etc/passwd"),
+        odd_member("folder/train", tarfile.LNKTYPE, "folder/test"),
+        odd_member("folder/pipe", tarfile.FIFOTYPE),
+        odd_member("folder/device", tarfile.CHRTYPE),
+    ],
+)
+def test_hostile_members_are_passed_over(tmp_path, monkeypatch, member):
+    monkeypatch.chdir(tmp_path)
+    assert tar_members(tar_file(GOOD, [member]), WANTED, "some/file") == {name: GOOD[name] for name in WANTED}
+    with pytest.raises(DataError, match="no file folder/train"):
+        tar_members(tar_file({"folder/test": b"b"}, [member]), WANTED, "some/file")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["folder/train", "folder/unwanted"])
+def test_a_huge_declared_size_is_not_believed(name):
+    member = tarfile.TarInfo(name)
+    member.size = 1 << 40
+    content = gzip.compress(member.tobuf() + bytes(1024))  # the bytes it declares are not even there
+    with pytest.raises(DataError, match="some/file cannot be read as"):
+        tar_members(content, WANTED, "some/file")
+
+
+def test_a_member_larger_than_expected_is_refused():
+    with pytest.raises(DataError, match="no file folder/train of the size expected"):
+        tar_members(tar_file({**GOOD, "folder/train": bytes(101)}), WANTED, "some/file")
+
+
+def test_missing_members_are_named():
+    with pytest.raises(DataError, match="no file folder/test"):
+        tar_members(tar_file({"folder/train": b"a"}), WANTED, "some/file")
+
+
+@pytest.mark.parametrize("cut", [0, 3, 20, 100])
+def test_damaged_archives_are_refused(cut):
+    with pytest.raises(DataError, match=r"some/file cannot be .* get it again"):
+        tar_members(tar_file(GOOD)[:cut], WANTED, "some/file")
+
+
+def test_gunzip():
+    assert gunzip(gzip.compress(b"hello"), 5, "it") == b"hello"
+    with pytest.raises(DataError, match=r"some/file .* more than the 4 bytes"):
+        gunzip(gzip.compress(b"hello"), 4, "some/file")
+    with pytest.raises(DataError, match="some/file cannot be decompressed"):
+        gunzip(gzip.compress(b"hello")[:-3], 5, "some/file")
+    with pytest.raises(DataError, match="some/file cannot be decompressed"):
+        gunzip(b"hello", 5, "some/file")
+
+
+def test_a_compression_bomb_is_not_unpacked():
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb") as stream:
+        for _ in range(64):
+            stream.write(bytes(1 << 20))
+    with pytest.raises(DataError, match="more than"):
+        gunzip(buffer.getvalue(), 1000, "some/file")
+
+
+def test_a_header_that_expands_without_end_is_not_unpacked():
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 27
+    with pytest.raises(DataError, match="some/file decompresses to more than"):
+        tar_members(gzip.compress(header.tobuf() + bytes(1 << 23)), WANTED, "some/file")
+
+
+def test_headers_that_name_headers_without_end_are_refused():
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1
+    with pytest.raises(DataError, match="some/file cannot be read as"):
+        tar_members(gzip.compress((header.tobuf() + bytes(512)) * 1000), WANTED, "some/file")

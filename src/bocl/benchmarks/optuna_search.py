@@ -41,7 +41,7 @@ class OptunaSearch:
             str(group): library.distributions.IntDistribution(0, bound) for group, bound in enumerate(problem.bounds)
         }
         self._pending: dict[Widths, Any] = {}
-        for trial in problem.known:
+        for trial in problem.trained:
             self._add(trial)
 
     def ask(self, count: int) -> list[Widths]:

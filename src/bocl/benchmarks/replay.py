@@ -17,6 +17,7 @@ import numpy as np
 
 from bocl.records.record import Experience, Trial, Widths
 from bocl.search.problem import FloatArray, IntArray, Problem, Searcher
+from bocl.search.searchers import wants_difficulty
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 
@@ -117,13 +118,14 @@ class _Course:
         self._generator = np.random.default_rng(seed_for(seed, "measure"))
         self._on_other_samples: dict[Widths, float] = {}
         (zero,) = self._train([(0,) * len(task.bounds)])
-        first = settings.wants_difficulty or settings.round_size == 1  # z = 0 is trained before the search, as in a run
+        # z = 0 is trained before the search, as in a run
+        first = wants_difficulty(make_searcher, settings) or settings.round_size == 1
         problem = Problem(
             task.bounds,
             task.parameters,
             task.penalty,
-            known=(zero,) if first else (),
-            awaited=() if first else (zero.widths,),
+            trained=(zero,) if first else (),
+            pending=() if first else (zero.widths,),
             history=tuple(history),
             seed=seed,
             candidates=task.candidates,
@@ -131,7 +133,7 @@ class _Course:
         searcher = make_searcher(problem, settings)
         self.told, self.regrets, self.rounds = [zero], [_regret(task, zero.widths)], [0]
         while asked := searcher.ask(settings.round_size):
-            if problem.awaited and len(self.told) == 1:
+            if problem.pending and len(self.told) == 1:
                 searcher.tell([zero])
             number = self.rounds[-1] + 1
             for trial in self._train(asked):

@@ -16,7 +16,7 @@ from torch import nn
 from bocl.checks import instance, whole
 from bocl.errors import ConfigError, NetworkError
 from bocl.methods.budget import GoalSettings, check_affordable, task_budget
-from bocl.methods.expand import Candidates, Expansion, SearcherFactory, expand, growth_cost, growth_problem
+from bocl.methods.expand import Candidates, Expansion, expand, growth_cost, growth_problem
 from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
 from bocl.methods.method import Learned, State
@@ -29,7 +29,7 @@ from bocl.records.events import Listener
 from bocl.records.journal import to_json
 from bocl.records.prior_trials import check_experience
 from bocl.records.record import Experience
-from bocl.search.searchers import make_searcher
+from bocl.search.searchers import SearcherFactory, make_searcher, wants_difficulty
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 from bocl.settings import parse_value
@@ -112,7 +112,8 @@ class BOCL(GrowingLearner):
             base = candidates.train_base("base")
             check_trained(base.fit.accuracy, data.name, base.failure)
             return Expansion(base.growth, effort=base.fit.effort)
-        return expand(candidates, problem, self.search, self.searcher, difficulty=self._measures_difficulty)
+        difficulty = wants_difficulty(self.searcher, self.search)
+        return expand(candidates, problem, self.search, self.searcher, difficulty=difficulty)
 
     def _remember(self, experience: Experience) -> None:
         """Keep what a search tried: it is data for later ones."""
@@ -121,11 +122,6 @@ class BOCL(GrowingLearner):
     def check_budget(self, classes: int) -> None:
         """Refuse a goal whose budgets the tasks to come, of as many classes, exceed even if nothing grows."""
         check_affordable(self.network, self.goal, classes, tasks=self._tasks_left)
-
-    @property
-    def _measures_difficulty(self) -> bool:
-        """A searcher that is not ours may ask for it."""
-        return self.searcher is not make_searcher or self.search.wants_difficulty
 
     @property
     def _tasks_left(self) -> int:

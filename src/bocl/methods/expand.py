@@ -24,12 +24,12 @@ from bocl.networks.growth import Growth
 from bocl.records.events import Listener, RoundStarted, TrialDone
 from bocl.records.record import Diagnostics, Trial
 from bocl.search.problem import Explains, Problem, Searcher
+from bocl.search.searchers import SearcherFactory
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort
 
-SearcherFactory = Callable[[Problem, SearchSettings], Searcher]
 Cost = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
@@ -62,9 +62,9 @@ def expand(
     if difficulty:
         fresh = candidates.train_base("difficulty")
         (reused,) = candidates.train("difficulty", [zero])
-        problem = replace(problem, known=(reused,), difficulty=fresh.fit.accuracy - reused.accuracy)
+        problem = replace(problem, trained=(reused,), difficulty=fresh.fit.accuracy - reused.accuracy)
     else:
-        problem = replace(problem, awaited=(zero,), difficulty=math.nan)
+        problem = replace(problem, pending=(zero,), difficulty=math.nan)
     searcher = make_searcher(problem, search)
     check_searcher(searcher)
     while widths := _next_round(searcher, search, problem, candidates.trained, zero):
@@ -80,7 +80,7 @@ def _next_round(
     """Return the widths to train next, z = 0 among the first; [] ends the search."""
     if not trained and search.round_size == 1:
         return [zero]
-    asked = asked_widths(searcher.ask(search.round_size), problem, trained)
+    asked = asked_widths(searcher.ask(search.round_size), problem, {*trained, zero})
     return asked if trained else [zero, *asked]
 
 

@@ -2,12 +2,12 @@
 
 problem.py           what a searcher may know, and the interface it has
 settings.py          SearchSettings: which searcher, how many trials
-searchers.py         names → searchers
+searchers.py         names → searchers; which of them want the difficulty measured
 bayesian.py          ours: a Gaussian process on accuracy, expected improvement over integers, all earlier trials
 paper.py             Gaussian process and expected improvement, as in the paper
 random_search.py     uniform over the lattice
 reinforce.py         RCL's: a controller draws widths and learns from what they were worth
-warm_start.py        opening points remembered from earlier tasks
+warm_start.py        opening points from earlier tasks
 accuracy_model.py    the mathematics of bayesian.py: the process, with accuracy_kernel.py
 improvement.py       the same: expected improvement on the lattice
 diagnostics.py       what a person may ask of bayesian.py
@@ -17,7 +17,7 @@ controller.py        the mathematics of reinforce.py
 ledger.py            what was asked for and told; the best child
 lattice.py           the integer box, as far as a budget allows it: lists, random points, neighbours
 stopping.py          when a search is over
-threads.py           one thread of torch
+one_thread.py        one thread of torch
 """
 
 from bocl.search.problem import Problem, Searcher

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from bocl.records.record import Widths
-from bocl.search.likelihood import log_normal, maximise_likelihood, positive, usable
+from bocl.search.likelihood import make_model, maximise_likelihood
+from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray, IntArray
-from bocl.search.threads import quiet_single_thread
 
 FIT_ITERATIONS = 50
 LEAST_SPREAD = 1e-3  # accuracies that differ by less are taken to differ by noise
@@ -119,7 +119,7 @@ def fit(data: Accuracies, last: Hyperparameters | None = None) -> AccuracyModel:
     with quiet_single_thread():
         model = _model(data, (data.values - centre) / spread, start)
         fitted = _hyperparameters(model) if maximise_likelihood(model, FIT_ITERATIONS) else otherwise
-    return condition(data, centre, spread, fitted if usable(fitted.numbers()) else otherwise)
+    return condition(data, centre, spread, fitted)
 
 
 def condition(data: Accuracies, centre: float, spread: float, hyperparameters: Hyperparameters) -> AccuracyModel:
@@ -203,22 +203,9 @@ def _kernel(values: Hyperparameters) -> Any:
 
 def _model(data: Accuracies, targets: FloatArray, values: Hyperparameters) -> Any:
     """Return the BoTorch model of data, its hyperparameters set and its priors registered."""
-    import torch
-    from botorch.models import SingleTaskGP
-    from gpytorch.likelihoods import GaussianLikelihood
-    from gpytorch.means import ZeroMean
-
     noise_mode = prior_modes(data.inputs.shape[1], values.own is not None).noise
-    model = SingleTaskGP(
-        _with_tasks(data.inputs, data.tasks),
-        torch.as_tensor(targets).unsqueeze(-1),
-        likelihood=GaussianLikelihood(noise_prior=log_normal(noise_mode), noise_constraint=positive()),
-        covar_module=_kernel(values),
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    ).double()
-    model.likelihood.noise = torch.tensor([values.noise], dtype=torch.float64)
-    return model
+    points = _with_tasks(data.inputs, data.tasks)
+    return make_model(points, targets, _kernel(values), noise=values.noise, noise_mode=noise_mode)
 
 
 def _hyperparameters(model: Any) -> Hyperparameters:

@@ -60,17 +60,20 @@ class BayesianSearch:
         asked: list[Widths] = []
         model = self._model() if room else None
         if model is None:
+            # The opening round is no larger than m: points after it are better chosen by what it tells. Where it has
+            # told too little to fit (children failed), they come one by one.
             room = min(room, max(ledger.settings.warm_points - ledger.started, 1))
         elif under_way := self._under_way():
+            # What is being trained is taken to give its posterior mean, so that nothing is asked for right beside it.
             model = accuracy_model.believe(model, scale(under_way, ledger.problem.bounds))
         while len(asked) < room:
-            doubts = self._leans() and ledger.started % 2 == 1
+            doubts = self._doubts_earlier_tasks()
             point = self._opening_point() if model is None or doubts else self._best_point(model)
-            if point is None:
+            if point is None:  # the space is used up, or nothing is to be gained: a shorter round, or the end
                 break
             ledger.hand_out(point)
             asked.append(point)
-            if model is not None:
+            if model is not None:  # the next point of the round takes this one to be measured
                 model = accuracy_model.believe(model, scale([point], ledger.problem.bounds))
         return asked
 
@@ -108,8 +111,8 @@ class BayesianSearch:
     def _under_way(self) -> list[Widths]:
         """Return the widths of children that are being trained, or will be with the first round."""
         ledger = self._ledger
-        told = {trial.widths for trial in ledger.known}
-        return [*(widths for widths in ledger.problem.awaited if widths not in told), *ledger.pending]
+        told = {trial.widths for trial in ledger.given}
+        return [*(widths for widths in ledger.problem.pending if widths not in told), *ledger.pending]
 
     def _model(self) -> AccuracyModel | None:
         """Return the process on everything told, fitted once; None while there is too little to fit."""
@@ -127,6 +130,14 @@ class BayesianSearch:
     def _leans(self) -> bool:
         """Return whether earlier tasks are data still."""
         return bool(self._earlier) and len(self._trained()) <= LEANING
+
+    def _doubts_earlier_tasks(self) -> bool:
+        """Return whether the next point is one of those spread evenly: every second one, while earlier tasks are data.
+
+        Counted over all rounds, so which trials these are does not depend on the size of a round.
+        """
+        is_second = self._ledger.started % 2 == 1
+        return is_second and self._leans()
 
     def _data(self) -> Accuracies:
         """Return this task's trials and, as far as there is room, those of the latest earlier tasks."""

@@ -27,8 +27,8 @@ from torch.distributions import Categorical
 
 from bocl.records.record import Widths
 from bocl.search.lattice import Allowed, everything, room
+from bocl.search.one_thread import one_thread
 from bocl.search.settings import ControllerName
-from bocl.search.threads import one_thread
 
 LAYERS, UNITS = 2, 100  # of the LSTM
 WINDOW = 32  # draws whose rewards a moving mean and spread are taken of

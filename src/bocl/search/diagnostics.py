@@ -12,8 +12,8 @@ import numpy as np
 
 from bocl.records.record import Diagnostics
 from bocl.search.accuracy_model import AccuracyModel, draw, scale
+from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray, IntArray, Problem
-from bocl.search.threads import quiet_single_thread
 
 DRAWS = 256
 

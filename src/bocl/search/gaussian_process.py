@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from bocl.search.likelihood import log_normal, maximise_likelihood, positive, usable
+from bocl.search.likelihood import log_normal, make_model, maximise_likelihood, positive
+from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray
-from bocl.search.threads import quiet_single_thread
 
 FIT_ITERATIONS = 100  # iterations, not seconds: results must not depend on the machine's load
 ASCENT_ITERATIONS = 100
@@ -81,9 +81,7 @@ def fit(inputs: FloatArray, rewards: FloatArray) -> GaussianProcess:
         model = _model(process)
         if not maximise_likelihood(model, FIT_ITERATIONS):
             return process
-        fitted = _hyperparameters(model)
-    values = (*fitted.lengthscales, fitted.outputscale, fitted.noise)
-    return replace(process, hyperparameters=fitted) if usable(values) else process
+        return replace(process, hyperparameters=_hyperparameters(model))
 
 
 def believe(process: GaussianProcess, inputs: FloatArray) -> GaussianProcess:
@@ -154,12 +152,9 @@ def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> Fl
 def _model(process: GaussianProcess) -> Any:
     """Return the BoTorch model of a process, its hyperparameters set and its priors registered."""
     import torch
-    from botorch.models import SingleTaskGP
     from gpytorch.kernels import MaternKernel, ScaleKernel
-    from gpytorch.likelihoods import GaussianLikelihood
-    from gpytorch.means import ZeroMean
 
-    dimensions = process.inputs.shape[1]
+    values, dimensions = process.hyperparameters, process.inputs.shape[1]
     modes = prior_modes(dimensions)
     matern = MaternKernel(
         nu=2.5,
@@ -168,19 +163,10 @@ def _model(process: GaussianProcess) -> Any:
         lengthscale_constraint=positive(),
     )
     kernel = ScaleKernel(matern, outputscale_prior=log_normal(modes.outputscale), outputscale_constraint=positive())
-    model = SingleTaskGP(
-        torch.as_tensor(process.inputs),
-        torch.as_tensor(process.targets).unsqueeze(-1),
-        likelihood=GaussianLikelihood(noise_prior=log_normal(modes.noise), noise_constraint=positive()),
-        covar_module=kernel,
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    values = process.hyperparameters
+    kernel.double()
     matern.lengthscale = torch.as_tensor(values.lengthscales)
     kernel.outputscale = torch.tensor(values.outputscale, dtype=torch.float64)
-    model.likelihood.noise = torch.tensor([values.noise], dtype=torch.float64)
-    return model
+    return make_model(process.inputs, process.targets, kernel, noise=values.noise, noise_mode=modes.noise)
 
 
 def _hyperparameters(model: Any) -> Hyperparameters:

@@ -19,10 +19,10 @@ from bocl.search.stopping import trials_left
 class Ledger:
     """The state of one search.
 
-    known       trained children that are no trials of the search: those of the problem, and awaited ones when told
+    given       trained children that are no trials of the search: those the problem came with, pending ones once told
     told        trained children, in the order they were told
     pending     widths handed out and not told yet, in the order they were asked for
-    taken       all widths that must not be asked for again: known, awaited, told or pending
+    taken       all widths that must not be asked for again: given, told or pending
     candidates  the only widths that may be asked for, in lexicographic order; None: all that the budget allows
     """
 
@@ -31,10 +31,10 @@ class Ledger:
         check_problem(problem)
         self.problem = problem
         self.settings = settings
-        self.known: list[Trial] = list(problem.known)
+        self.given: list[Trial] = list(problem.trained)
         self.told: list[Trial] = []
         self.pending: list[Widths] = []
-        self.taken: set[Widths] = {*(trial.widths for trial in problem.known), *problem.awaited}
+        self.taken: set[Widths] = {*(trial.widths for trial in problem.trained), *problem.pending}
         self.candidates = _allowed_candidates(problem)
         self._points = listed(problem.bounds, problem.allowed) if self.candidates is None else iter(self.candidates)
         self._listed: list[Widths] = []  # as many of them as were needed to see that enough are left
@@ -47,7 +47,7 @@ class Ledger:
     @property
     def trained(self) -> list[Trial]:
         """Every child there is an answer of, failed ones too."""
-        return [*self.known, *self.told]
+        return [*self.given, *self.told]
 
     def room(self, count: int) -> int:
         """Return how many of ``count`` points may be handed out now."""
@@ -99,10 +99,10 @@ class Ledger:
             if trial.widths in self.pending:
                 self.pending.remove(trial.widths)
             self.taken.add(trial.widths)
-            (self.known if trial.widths in self.problem.awaited else self.told).append(trial)
+            (self.given if trial.widths in self.problem.pending else self.told).append(trial)
 
     def best(self) -> Widths:
-        """Return the widths of the highest reward, known children included.
+        """Return the widths of the highest reward, given children included.
 
         Of equal rewards the one with fewer parameters wins, then the lexicographically smaller widths.
         """
@@ -112,6 +112,22 @@ class Ledger:
             reason = f"all {len(children)} children failed" if children else "no child was trained yet"
             raise WorkError(f"there is no best child: {reason}; tell a trial with a finite accuracy first")
         return min(trained, key=lambda trial: (-trial.reward, trial.parameters, trial.widths)).widths
+
+
+class LedgerSearch:
+    """What searchers have in common that keep nothing but a ledger: the child of highest reward is the best."""
+
+    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
+        """Prepare a search of the problem."""
+        self._ledger = Ledger(problem, settings)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Take in trained children."""
+        self._ledger.take_in(trials)
+
+    def best(self) -> Widths:
+        """Return the widths of the trained child with the highest reward."""
+        return self._ledger.best()
 
 
 def usable_trials(told: Sequence[Trial], most: int) -> list[Trial]:
@@ -148,9 +164,9 @@ def check_problem(problem: Problem) -> None:
     for position, experience in enumerate(problem.history):
         if math.isinf(experience.difficulty):
             raise InputError(f"history[{position}] has difficulty {experience.difficulty}; NaN says it is unknown")
-    for trial in problem.known:
+    for trial in problem.trained:
         check_trial(trial, problem)
-    for what, points in (("candidate", problem.candidates or ()), ("awaited child", problem.awaited)):
+    for what, points in (("candidate", problem.candidates or ()), ("pending child", problem.pending)):
         for widths in points:
             if not lies_in(widths, problem.bounds):
                 raise InputError(

@@ -1,13 +1,13 @@
-"""What every fit of a Gaussian process here has in common: weak priors, positive parameters, bounded iterations.
+"""What every fit of a Gaussian process here has in common: model, weak priors, positive parameters, bounded iterations.
 
 GPyTorch is imported when it is used: it takes seconds, and most users of this package never need it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import Any
+
+from bocl.search.problem import FloatArray
 
 
 def log_normal(mode: Any, scale: float = 1.0) -> Any:
@@ -27,8 +27,27 @@ def positive() -> Any:
     return Positive(transform=torch.exp, inv_transform=torch.log)
 
 
+def make_model(inputs: Any, targets: FloatArray, kernel: Any, *, noise: float, noise_mode: float) -> Any:
+    """Return the BoTorch model of targets (n,) at inputs (n, d): a process of mean zero, measured with noise."""
+    import torch
+    from botorch.models import SingleTaskGP
+    from gpytorch.likelihoods import GaussianLikelihood
+    from gpytorch.means import ZeroMean
+
+    model = SingleTaskGP(
+        torch.as_tensor(inputs),
+        torch.as_tensor(targets).unsqueeze(-1),
+        likelihood=GaussianLikelihood(noise_prior=log_normal(noise_mode), noise_constraint=positive()),
+        covar_module=kernel,
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    model.likelihood.noise = torch.tensor([noise], dtype=torch.float64)
+    return model
+
+
 def maximise_likelihood(model: Any, iterations: int) -> bool:
-    """Move a model's hyperparameters up likelihood times prior by L-BFGS-B; return whether it could be done.
+    """Move a model's hyperparameters up likelihood times prior by L-BFGS-B; return whether it found any.
 
     A limit on iterations rather than seconds: results must not depend on the machine's load.
     """
@@ -43,9 +62,5 @@ def maximise_likelihood(model: Any, iterations: int) -> bool:
         fit_gpytorch_mll_scipy(objective, options={"maxiter": iterations})
     except (OptimizationGradientError, NanError, NotPSDError):
         return False
-    return True
-
-
-def usable(values: Iterable[float]) -> bool:
-    """Return whether hyperparameters are positive numbers."""
-    return all(math.isfinite(value) and value > 0 for value in values)
+    found = [logs.exp() for logs in model.parameters()]
+    return all(bool((values.isfinite() & (values > 0)).all()) for values in found)

@@ -1,42 +1,40 @@
 """The paper's search: warm start, Gaussian process, expected improvement by L-BFGS-B, rounded to integers.
 
 Read literally, with four corrections: r* is the best reward so far, the improvement divides by the standard
-deviation, the rounded point is the one remembered, and no point is tried twice.
+deviation, the rounded point is the one recorded, and no point is tried twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Widths
 from bocl.search import gaussian_process
-from bocl.search.ledger import Ledger, usable_trials
-from bocl.search.problem import FloatArray, Problem
+from bocl.search.ledger import Ledger, LedgerSearch, usable_trials
+from bocl.search.problem import FloatArray
 from bocl.search.random_search import draw_point
-from bocl.search.settings import SearchSettings
-from bocl.search.warm_start import remembered_points
+from bocl.search.warm_start import earlier_points
 from bocl.seeding import seed_for
 
 MOST_DATA = 256  # a fit costs n³; N is about 20, so only a caller's own trials can reach this
 
 
-class PaperSearch:
+class PaperSearch(LedgerSearch):
     """The paper's: a Gaussian process on the reward, expected improvement, warm start from earlier tasks.
 
     m opening points in one round, then one point at a time, each the best guess of a process fitted anew.
 
-    - The process sees trials of this search that did not fail. Children known beforehand (z = 0) are not
+    - The process sees trials of this search that did not fail. Children trained beforehand (z = 0) are not
       among them, but they can win.
     - Asked again while points are pending, it takes each of them to be worth its posterior mean.
     - With fewer than two usable trials, or all of one reward, there is nothing to fit: the point is random.
     - [] while points are pending means: tell those first.
     """
 
-    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
-        """Prepare a search of the problem."""
-        self._ledger = Ledger(problem, settings)
+    wants_difficulty: ClassVar[bool] = True  # the warm start compares it with that of earlier tasks
 
     def ask(self, count: int) -> list[Widths]:
         """Return the opening points left, at most count; after those one point at a time; [] at the end."""
@@ -46,22 +44,14 @@ class PaperSearch:
             return [_hand_out_opening_point(self._ledger) for _ in range(min(room, opening_left))]
         return [_hand_out_likely_point(self._ledger)] if room else []
 
-    def tell(self, trials: Sequence[Trial]) -> None:
-        """Take in trained children."""
-        self._ledger.take_in(trials)
-
-    def best(self) -> Widths:
-        """Return the widths of the trained child with the highest reward."""
-        return self._ledger.best()
-
 
 def _hand_out_opening_point(ledger: Ledger) -> Widths:
-    """Hand out the nearest remembered point that is not taken, a random one when there is none."""
-    remembered = ledger.free(remembered_points(ledger.problem))
-    if not remembered:
+    """Hand out what the nearest earlier task was given, if it is not taken; a random point where there is none."""
+    earlier = ledger.free(earlier_points(ledger.problem))
+    if not earlier:
         return draw_point(ledger)
-    ledger.hand_out(remembered[0])
-    return remembered[0]
+    ledger.hand_out(earlier[0])
+    return earlier[0]
 
 
 def _hand_out_likely_point(ledger: Ledger) -> Widths:

@@ -36,27 +36,27 @@ class Problem:
     bounds      most units that may be added to each group, inclusive; 0 keeps a group as it is
     parameters  (n, groups) integers → (n,) parameters those widths would add; never fewer for larger widths
     penalty     (n, groups) integers → (n,) Σ α_i z_i, in units of accuracy
-    known       children of this task already trained (z = 0); they can win, they are never asked for again
+    trained     children of this task already trained (z = 0); they can win, they are never asked for again
     history     earlier tasks of the run, oldest first
-    difficulty  this task's M_t; NaN where it could not be measured
+    difficulty  this task's M_t; NaN where it was not measured
     seed        of every random choice the searcher makes
     budget      most parameters this task may add, all of them: shared, head, attention, norms; None is no limit
     target      accuracy that is enough: the smallest network to reach it is wanted; None prices units by penalty
     candidates  the only widths that may be asked for; None: all of the box
-    awaited     children to be trained with the first round (z = 0), and told with it: known from then on
+    pending     children to be trained along with the first round (z = 0) and told with it; never asked for either
     """
 
     bounds: Widths
     parameters: Callable[[IntArray], IntArray]
     penalty: Callable[[IntArray], FloatArray]
-    known: tuple[Trial, ...] = ()
+    trained: tuple[Trial, ...] = ()
     history: tuple[Experience, ...] = ()
     difficulty: float = 0.0
     seed: int = 0
     budget: int | None = None
     target: float | None = None
     candidates: tuple[Widths, ...] | None = None
-    awaited: tuple[Widths, ...] = ()
+    pending: tuple[Widths, ...] = ()
 
     def allowed(self, z: IntArray) -> BoolArray:
         """Return (n,): which of the widths (n, groups) the budget lets be trained."""
@@ -86,14 +86,19 @@ class Explains(Protocol):
 
 
 class Searcher(Protocol):
-    """Ask for widths, tell what they were worth, take the best."""
+    """Ask for widths, tell what they were worth, take the best.
+
+    A class, or another factory of searchers, that has an attribute ``wants_difficulty = True`` has M_t measured before
+    each search, which costs one more training; z = 0 is trained by then (``Problem.trained``). All others find NaN, and
+    z = 0 in ``Problem.pending``.
+    """
 
     def ask(self, count: int) -> list[Widths]:
         """Return 1 … count new widths to train in one round; [] means the search is finished."""
         ...
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Take in trained children, in any order, awaited ones too; a NaN accuracy is a failed trial."""
+        """Take in trained children, in any order, ``Problem.pending`` among the first; a NaN accuracy is a failure."""
         ...
 
     def best(self) -> Widths:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bocl.records.record import Trial, Widths
-from bocl.search.ledger import Ledger
-from bocl.search.problem import Problem
-from bocl.search.settings import SearchSettings
+from bocl.records.record import Widths
+from bocl.search.ledger import Ledger, LedgerSearch
 from bocl.seeding import seed_for
 
 
-class RandomSearch:
+class RandomSearch(LedgerSearch):
     """Random widths, for comparison: as many trials as the paper's search makes, none twice.
 
     Uniform draws under the same N, H and m as every searcher; its opening points are random too.
@@ -20,21 +16,9 @@ class RandomSearch:
     however many are asked for in a round. [] while points are pending means: tell those first.
     """
 
-    def __init__(self, problem: Problem, settings: SearchSettings) -> None:
-        """Prepare a search of the problem."""
-        self._ledger = Ledger(problem, settings)
-
     def ask(self, count: int) -> list[Widths]:
         """Return 1 … count new widths, [] when there is nothing more to try."""
         return [draw_point(self._ledger) for _ in range(self._ledger.room(count))]
-
-    def tell(self, trials: Sequence[Trial]) -> None:
-        """Take in trained children."""
-        self._ledger.take_in(trials)
-
-    def best(self) -> Widths:
-        """Return the widths of the trained child with the highest reward."""
-        return self._ledger.best()
 
 
 def draw_point(ledger: Ledger) -> Widths:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from bocl.records.record import Trial, Widths
 from bocl.search.lattice import nearest_of
-from bocl.search.ledger import Ledger
+from bocl.search.ledger import LedgerSearch
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
@@ -20,7 +20,7 @@ from bocl.seeding import seed_for
 MOST_DRAWS = 32  # for one new point
 
 
-class ReinforceSearch:
+class ReinforceSearch(LedgerSearch):
     """The search of RCL: an LSTM controller trained by policy gradient, as released or tuned.
 
     As many points a round as the controller learns from at once: one as released. The opening points are its draws
@@ -33,7 +33,7 @@ class ReinforceSearch:
         """Prepare a search of the problem."""
         from bocl.search.controller import CONTROLLERS, Controller  # torch is imported when it is used
 
-        self._ledger = Ledger(problem, settings)
+        super().__init__(problem, settings)
         how = CONTROLLERS[settings.controller]
         self.controller = Controller(
             problem.bounds, how, seed=seed_for(problem.seed, "controller"), allowed=problem.allowed
@@ -47,12 +47,8 @@ class ReinforceSearch:
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Take in trained children and learn from those that were drawn."""
-        self._ledger.take_in(trials)
+        super().tell(trials)
         self._learn()
-
-    def best(self) -> Widths:
-        """Return the widths of the trained child with the highest reward."""
-        return self._ledger.best()
 
     def _hand_out_draw(self) -> Widths:
         """Hand out a new draw of the controller, or the likeliest of the untried points nearest to its last one."""

@@ -1,8 +1,9 @@
-"""Names → searchers."""
+"""Names → searchers, and what a searcher needs before it begins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from bocl.search.bayesian import BayesianSearch
 from bocl.search.paper import PaperSearch
@@ -11,7 +12,9 @@ from bocl.search.random_search import RandomSearch
 from bocl.search.reinforce import ReinforceSearch
 from bocl.search.settings import SearchKind, SearchSettings
 
-SEARCHERS: dict[SearchKind, Callable[[Problem, SearchSettings], Searcher]] = {
+SearcherFactory = Callable[[Problem, SearchSettings], Searcher]
+
+SEARCHERS: dict[SearchKind, SearcherFactory] = {
     "bayesian": BayesianSearch,
     "paper": PaperSearch,
     "random": RandomSearch,
@@ -22,3 +25,14 @@ SEARCHERS: dict[SearchKind, Callable[[Problem, SearchSettings], Searcher]] = {
 def make_searcher(problem: Problem, settings: SearchSettings) -> Searcher:
     """Return a new searcher of the kind the settings name."""
     return SEARCHERS[settings.kind](problem, settings)
+
+
+def wants_difficulty(factory: SearcherFactory, settings: SearchSettings) -> bool:
+    """Return whether M_t is to be measured for a searcher of this factory: ``factory.wants_difficulty``, else False.
+
+    ``make_searcher`` speaks for the class that the settings name, a ``partial`` for what it calls.
+    """
+    if factory is make_searcher:
+        factory = SEARCHERS[settings.kind]
+    declared = factory.func if isinstance(factory, partial) else factory
+    return bool(getattr(declared, "wants_difficulty", False))

@@ -65,11 +65,6 @@ class SearchSettings:
         """M + N: the most children a search of one task trains."""
         return self.warm_points + self.trials
 
-    @property
-    def wants_difficulty(self) -> bool:
-        """Whether the searcher asks how hard a task is, which costs a training before its search."""
-        return self.kind == "paper"
-
     def bounds_for(self, groups: int) -> Widths:
         """Return one bound per hidden group of a network that has ``groups`` of them."""
         return per_group("search.bounds", self.bounds, groups)

@@ -1,7 +1,7 @@
-"""The episodic memory: a search opens with what earlier tasks of like difficulty were given.
+"""The warm start: a search opens with what earlier tasks of like difficulty were given.
 
-memory = {(M_j, z_j)}  of the tasks learnt so far; the m nearest in |M_j - M_t| come first,
-random untried points fill up.
+Of the earlier tasks (M_j, z_j), the paper's episodic memory, the m nearest in |M_j - M_t| come first; random untried
+points fill up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bocl.search.lattice import lies_in
 from bocl.search.problem import Problem
 
 
-def remembered_points(problem: Problem) -> list[Widths]:
+def earlier_points(problem: Problem) -> list[Widths]:
     """Return the widths committed for earlier tasks, nearest difficulty first, each once.
 
     Of equally near tasks the more recent comes first; tasks whose difficulty is unknown come last. Widths outside the

@@ -14,9 +14,11 @@ from bocl.checks import counted, number, shown, whole
 from bocl.errors import ConfigError, DataError
 from bocl.seeding import seed_for
 from bocl.tasks.images import channel_statistics, fingerprint_of
-from bocl.tasks.partition import stratified_rows
-from bocl.tasks.samples import Samples, check_fit, checked_samples, class_count, make_split, make_task
+from bocl.tasks.partition import cut
+from bocl.tasks.samples import Samples, check_alike, check_fit, checked_samples, class_count, make_split, make_task
 from bocl.tasks.task import Split, Task, checked_index
+
+_PAIRS = "a list with one pair (X, y) per task"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +71,15 @@ def from_arrays(
     """
     _check_fraction("validation", validation)
     _check_fraction("test_fraction", test_fraction)
-    _check_list("tasks", tasks, "a list with one pair (X, y) per task")
+    _check_list("tasks", tasks, _PAIRS)
     if len(tasks) == 0:
-        raise DataError("tasks is empty; give a list with one pair (X, y) per task")
-    if names is not None:
-        _check_list("names", names, "a list with one name per task")
-        _check_length("names", names, len(tasks))
-    if test is not None:
-        _check_list("test", test, "a list with one pair (X, y) per task")
-        _check_length("test", test, len(tasks))
+        raise DataError(f"tasks is empty; give {_PAIRS}")
+    for what, values, wanted in (("names", names, "a list with one name per task"), ("test", test, _PAIRS)):
+        if values is not None:
+            _check_list(what, values, wanted)
+            if len(values) != len(tasks):
+                entries = counted(len(values), "entry", "entries")
+                raise DataError(f"{what} has {entries} for {counted(len(tasks), 'task')}; give one for each task")
     seed = whole(least=0)("seed", seed)
 
     first: Samples | None = None
@@ -87,15 +89,15 @@ def from_arrays(
         where = f"tasks[{index}]"
         samples = checked_samples(*_pair(pair, where), where)
         first = first or samples
-        _check_like_first(samples, first, where)
+        check_alike(samples, first, where, "those of tasks[0]")
         if test is None:
             classes = class_count(samples.labels, where, least=3)
-            samples, held_out = _cut(samples, test_fraction, seed_for(seed, "test", index), leave=2)
+            samples, held_out = cut(samples, _share(test_fraction, samples), seed_for(seed, "test", index), leave=2)
         else:
             classes = class_count(samples.labels, where, least=2)
             held_out = checked_samples(*_pair(test[index], f"test[{index}]"), f"test[{index}]")
             check_fit(held_out, samples, classes, f"test[{index}]")
-        train, chosen_by = _cut(samples, validation, seed_for(seed, "validation", index), leave=1)
+        train, chosen_by = cut(samples, _share(validation, samples), seed_for(seed, "validation", index))
         mean, std = _scale(train.inputs)
         name = str(names[index]) if names is not None else f"task {index + 1}"
         made.append(make_task(name, index, train, chosen_by, mean, std))
@@ -103,12 +105,8 @@ def from_arrays(
     return ArrayStream(tuple(made), tuple(sealed))
 
 
-def _cut(samples: Samples, fraction: float, seed: int, leave: int) -> tuple[Samples, Samples]:
-    kept, drawn = stratified_rows(samples.labels, round(fraction * len(samples.labels)), seed, leave)
-    return (
-        Samples(samples.inputs[kept], samples.labels[kept]),
-        Samples(samples.inputs[drawn], samples.labels[drawn]),
-    )
+def _share(fraction: float, samples: Samples) -> int:
+    return round(fraction * len(samples.labels))
 
 
 def _scale(inputs: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -121,7 +119,7 @@ def _scale(inputs: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def _pair(pair: Any, where: str) -> tuple[Any, Any]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise DataError(f"{where} is {type(pair).__name__}, not a pair; give a list with one pair (X, y) per task")
+        raise DataError(f"{where} is {type(pair).__name__}, not a pair; give {_PAIRS}")
     return pair[0], pair[1]
 
 
@@ -135,24 +133,3 @@ def _check_fraction(name: str, value: object) -> None:
         number(above=0, below=1)(name, value)
     except ConfigError as error:
         raise DataError(f"{name} is {shown(value)}; give a fraction between 0 and 1, such as 0.1") from error
-
-
-def _check_length(name: str, values: Sequence[Any], tasks: int) -> None:
-    if len(values) != tasks:
-        raise DataError(
-            f"{name} has {counted(len(values), 'entry', 'entries')} for {counted(tasks, 'task')}; "
-            "give one for each task"
-        )
-
-
-def _check_like_first(samples: Samples, first: Samples, where: str) -> None:
-    if samples.inputs.shape[1:] != first.inputs.shape[1:]:
-        raise DataError(
-            f"{where}: samples of shape {samples.inputs.shape[1:]}, but tasks[0] has "
-            f"{first.inputs.shape[1:]}; one network learns all tasks, so bring them to the same shape"
-        )
-    if samples.inputs.dtype != first.inputs.dtype:
-        raise DataError(
-            f"{where}: {samples.inputs.dtype} samples, but tasks[0] has {first.inputs.dtype}; bring all "
-            "tasks to the same type, because bytes are scaled and floats are not"
-        )

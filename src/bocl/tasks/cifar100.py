@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from bocl.tasks.archives import tar_members
 from bocl.tasks.files import LARGEST, FoundFile, PublishedFile, obtain, read_verified, verify_bytes
-from bocl.tasks.formats import cifar_pickle, cifar_records
+from bocl.tasks.formats import cifar_pickle, cifar_records, tar_members
 from bocl.tasks.images import LabelledImages, labelled_images
 
 BINARY_ARCHIVE = PublishedFile(
@@ -46,24 +45,17 @@ def load_cifar100(data: Path | str | None = None) -> LabelledImages:
 
 @lru_cache(maxsize=1)
 def _read(files: tuple[FoundFile, ...]) -> LabelledImages:
-    train, test = _contents(files)
     is_binary = files[0].hash in (BINARY_ARCHIVE.hash, BINARY_FILES[0].hash)
-    parse = cifar_records if is_binary else cifar_pickle
+    members, parse = (BINARY_FILES, cifar_records) if is_binary else (PYTHON_FILES, cifar_pickle)
+    contents = [read_verified(file) for file in files]
+    if len(files) == 1:
+        unpacked = tar_members(contents[0], {member.place: LARGEST for member in members}, str(files[0].path))
+        for member in members:
+            verify_bytes(unpacked[member.place], member.hash, f"{files[0].path}: {member.place}")
+        contents = [unpacked[member.place] for member in members]
+    train, test = contents
     return labelled_images(
         "CIFAR-100",
         parse(train, f"{files[0].path} (training part)"),
         parse(test, f"{files[-1].path} (test part)"),
     )
-
-
-def _contents(files: tuple[FoundFile, ...]) -> list[bytes]:
-    """Return the training and the test file, from the archive or from their folder."""
-    contents = [read_verified(file) for file in files]
-    if len(files) == 2:
-        return contents
-    (archive,) = files
-    wanted = BINARY_FILES if archive.hash == BINARY_ARCHIVE.hash else PYTHON_FILES
-    members = tar_members(contents[0], {member.place: LARGEST for member in wanted}, str(archive.path))
-    for member in wanted:
-        verify_bytes(members[member.place], member.hash, f"{archive.path}: {member.place}")
-    return [members[member.place] for member in wanted]

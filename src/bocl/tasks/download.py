@@ -19,16 +19,11 @@ def download(mirrors: Sequence[str], target: Path, known_hash: str, limit: int, 
     The file appears under its name only when it is complete and has its hash. A transfer that was cut is tried
     once more after all mirrors had their turn; one of more than ``limit`` bytes is broken off.
     """
-    cut: list[str] = []
-    return any(_try_each(each, target, known_hash, limit, failures, cut) for each in (mirrors, cut))
-
-
-def _try_each(
-    mirrors: Sequence[str], target: Path, known_hash: str, limit: int, failures: list[str], cut: list[str]
-) -> bool:
     import pooch
+    import requests
 
-    for address in list(mirrors):
+    queue = list(mirrors)
+    for address in queue:
         try:
             with _quiet(pooch.get_logger()):
                 pooch.retrieve(
@@ -40,8 +35,9 @@ def _try_each(
                 )
         except (OSError, ValueError) as error:  # the network, the disk, and pooch's word for a wrong hash
             failures.append(f"{address}: {_reason(error)}")
-            if type(error).__name__ == "ChunkedEncodingError":  # requests' word for an answer that ends too soon
-                cut.append(address)
+            was_cut = isinstance(error, requests.exceptions.ChunkedEncodingError)
+            if was_cut and address not in queue[len(mirrors) :]:
+                queue.append(address)
         else:
             return True
     return False
@@ -70,16 +66,13 @@ def _fetch(address: str, place: Path, limit: int) -> None:
 
 def _reason(error: Exception) -> str:
     """Return one short line: what the libraries say spans several, with the address again."""
-    response = getattr(error, "response", None)
-    if response is not None:
-        return f"answered {response.status_code}"
-    if type(error) is ValueError:
-        return "the file has the wrong hash"
-    if type(error).__name__ == "InvalidSchema":  # requests' word for an address it may not follow
+    import requests
+
+    if isinstance(error, requests.exceptions.InvalidSchema):  # no adapter is there for the address
         return "not encrypted: https alone is used"
-    if type(error).__module__.startswith("requests"):
-        return type(error).__name__
-    return str(error)
+    if isinstance(error, requests.RequestException):
+        return type(error).__name__ if error.response is None else f"answered {error.response.status_code}"
+    return "the file has the wrong hash" if type(error) is ValueError else str(error)
 
 
 @contextmanager

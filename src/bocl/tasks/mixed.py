@@ -2,59 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bocl.seeding import seed_for
-from bocl.tasks.images import LabelledImages
 from bocl.tasks.mnist import load_mnist
-from bocl.tasks.permuted import (
-    MNIST_VALIDATION,
-    Transform,
-    checked_count,
-    permutation,
-    transformed_task,
-    transformed_test,
-)
-from bocl.tasks.task import Split, Task, checked_index
+from bocl.tasks.permuted import MNIST_VALIDATION, PermutedStream, Transform, checked_count
 
 
-@dataclass(frozen=True, eq=False)
-class MixedStream:
+class MixedStream(PermutedStream):
     """Permutations at even indices, rotations at odd ones."""
 
-    images: LabelledImages
-    tasks: int
-    seed: int
-    validation: int  # images set aside of the training images, the same ones in every task
-
-    def __len__(self) -> int:
-        return self.tasks
-
-    def __getitem__(self, index: int) -> Task:
-        transform = self._transform(index)
-        name = f"permutation {index + 1}"
-        if index % 2:
-            name = f"rotation {index + 1} ({rotation_angle(self.seed, index, self.tasks):.1f} degrees)"
-        return transformed_task(self.images, transform, name, index, self.validation, self.seed)
-
-    def test_split(self, index: int) -> Split:
-        """Return the sealed samples of task ``index``."""
-        return transformed_test(self.images, self._transform(index), index)
-
-    def fingerprint(self) -> str:
-        """Return the sha256 of the images the stream is made from."""
-        return self.images.fingerprint
-
-    def _transform(self, index: int) -> Transform:
-        checked_index(index, self.tasks)
-        if index % 2:
-            height, width = self.images.train_images.shape[2:]
-            return rotation(rotation_angle(self.seed, index, self.tasks), height, width)
-        return permutation(self.seed, index, self.images.train_images[0].size)
+    def view(self, index: int) -> tuple[str, Transform]:
+        """Return the name of task ``index`` and what it does to the images."""
+        if index % 2 == 0:
+            return super().view(index)
+        angle = rotation_angle(self.seed, index, self.tasks)
+        height, width = self.images.train_images.shape[2:]
+        return f"rotation {index + 1} ({angle:.1f} degrees)", rotation(angle, height, width)
 
 
 def mixed_mnist(tasks: int = 10, seed: int = 0, data: Path | str | None = None) -> MixedStream:

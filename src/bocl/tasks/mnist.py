@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bocl.errors import DataError
-from bocl.tasks.archives import gunzip
-from bocl.tasks.files import FoundFile, PublishedFile, obtain, read_verified
-from bocl.tasks.formats import idx_array
+from bocl.tasks.files import LARGEST, FoundFile, PublishedFile, obtain, read_verified
+from bocl.tasks.formats import gunzip, idx_array
 from bocl.tasks.images import LabelledImages, labelled_images
 
 MIRRORS = (
@@ -19,7 +18,6 @@ MIRRORS = (
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
 GZIP_MAGIC = b"\x1f\x8b"
-LARGEST = 60_000 * 28 * 28 + 16  # bytes of the largest file, decompressed
 HASHES = {  # name: (sha256 of the .gz file, sha256 of its content)
     "train-images-idx3-ubyte": (
         "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -58,18 +56,14 @@ def _editions(name: str) -> list[tuple[PublishedFile]]:
 
 @lru_cache(maxsize=1)
 def _read(files: tuple[FoundFile, ...]) -> LabelledImages:
-    train_images, train_labels, test_images, test_labels = (_read_array(file) for file in files)
-    for images, labels, path in (
-        (train_images, train_labels, files[0].path),
-        (test_images, test_labels, files[2].path),
-    ):
-        if images.ndim != 3 or labels.shape != images.shape[:1]:
-            raise DataError(f"{path} has shape {images.shape} for labels {labels.shape}; get both again")
-    return labelled_images(
-        "MNIST",
-        (train_images[:, None], train_labels.astype(np.int64)),
-        (test_images[:, None], test_labels.astype(np.int64)),
-    )
+    return labelled_images("MNIST", _read_part(*files[:2]), _read_part(*files[2:]))
+
+
+def _read_part(images_file: FoundFile, labels_file: FoundFile) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    images, labels = _read_array(images_file), _read_array(labels_file)
+    if images.ndim != 3 or labels.shape != images.shape[:1]:
+        raise DataError(f"{images_file.path} has shape {images.shape} for labels {labels.shape}; get both again")
+    return images[:, None], labels.astype(np.int64)
 
 
 def _read_array(file: FoundFile) -> NDArray[np.uint8]:

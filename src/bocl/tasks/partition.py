@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bocl.tasks.samples import Samples
+
 
 def stratified_rows(
     labels: NDArray[np.int64], size: int, seed: int, leave: int = 1
@@ -29,3 +31,12 @@ def stratified_rows(
         rows = np.flatnonzero(labels == label)
         is_drawn[generator.permutation(rows)[:count]] = True
     return np.flatnonzero(~is_drawn), np.flatnonzero(is_drawn)
+
+
+def cut(samples: Samples, size: int, seed: int, leave: int = 1) -> tuple[Samples, Samples]:
+    """Return (kept samples, drawn samples), by the rows of ``stratified_rows``."""
+    kept, drawn = (
+        Samples(samples.inputs[rows], samples.labels[rows])
+        for rows in stratified_rows(samples.labels, size, seed, leave)
+    )
+    return kept, drawn

@@ -37,20 +37,27 @@ class PermutedStream:
         return self.tasks
 
     def __getitem__(self, index: int) -> Task:
-        transform = self._transform(index)
-        return transformed_task(self.images, transform, f"permutation {index + 1}", index, self.validation, self.seed)
+        name, transform = self.view(checked_index(index, self.tasks))
+        images, labels = self.images.train_images, self.images.train_labels
+        train, validation = (
+            checked_samples(transform(images[rows]), labels[rows], f"task {index}")
+            for rows in stratified_rows(labels, self.validation, seed_for(self.seed, "validation"))
+        )
+        return make_task(name, index, train, validation, self.images.mean, self.images.std)
 
     def test_split(self, index: int) -> Split:
         """Return the sealed samples of task ``index``."""
-        return transformed_test(self.images, self._transform(index), index)
+        _, transform = self.view(checked_index(index, self.tasks))
+        test = checked_samples(transform(self.images.test_images), self.images.test_labels, f"test split {index}")
+        return make_split(test, self.images.mean, self.images.std)
 
     def fingerprint(self) -> str:
         """Return the sha256 of the images the stream is made from."""
         return self.images.fingerprint
 
-    def _transform(self, index: int) -> Transform:
-        checked_index(index, self.tasks)
-        return permutation(self.seed, index, self.images.train_images[0].size)
+    def view(self, index: int) -> tuple[str, Transform]:
+        """Return the name of task ``index`` and what it does to the images."""
+        return f"permutation {index + 1}", permutation(self.seed, index, self.images.train_images[0].size)
 
 
 def permuted_digits(tasks: int = 5, seed: int = 0) -> PermutedStream:
@@ -71,23 +78,6 @@ def permutation(seed: int, index: int, pixels: int) -> Transform:
         return np.take(images.reshape(len(images), pixels), order, axis=1).reshape(images.shape)
 
     return shuffled
-
-
-def transformed_task(
-    images: LabelledImages, transform: Transform, name: str, index: int, validation: int, seed: int
-) -> Task:
-    """Return the training images through ``transform``, ``validation`` of them set aside by the seed."""
-    parts = [
-        checked_samples(transform(images.train_images[rows]), images.train_labels[rows], f"task {index}")
-        for rows in stratified_rows(images.train_labels, validation, seed_for(seed, "validation"))
-    ]
-    return make_task(name, index, parts[0], parts[1], images.mean, images.std)
-
-
-def transformed_test(images: LabelledImages, transform: Transform, index: int) -> Split:
-    """Return the test images through ``transform``."""
-    samples = checked_samples(transform(images.test_images), images.test_labels, f"test split {index}")
-    return make_split(samples, images.mean, images.std)
 
 
 def checked_count(tasks: int) -> int:

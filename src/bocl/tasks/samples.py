@@ -90,21 +90,26 @@ def make_split(samples: Samples, mean: tuple[float, ...], std: tuple[float, ...]
 
 def check_fit(samples: Samples, train: Samples, classes: int, where: str) -> None:
     """Refuse validation or test samples that a network trained on ``train`` could not be scored on."""
-    if samples.inputs.shape[1:] != train.inputs.shape[1:]:
-        raise DataError(
-            f"{where}: samples of shape {samples.inputs.shape[1:]}, but the training samples have "
-            f"{train.inputs.shape[1:]}; bring both to the same shape"
-        )
-    if samples.inputs.dtype != train.inputs.dtype:
-        raise DataError(
-            f"{where}: {samples.inputs.dtype} samples, but the training samples are {train.inputs.dtype}; "
-            "bring both to the same type, because bytes are scaled and floats are not"
-        )
+    check_alike(samples, train, where, "the training samples")
     largest = int(samples.labels.max())
     if largest >= classes:
         raise DataError(
             f"{where}: label {largest}, but the training labels end at {classes - 1}; remove these samples "
             "or add the class to the training samples"
+        )
+
+
+def check_alike(samples: Samples, others: Samples, where: str, named: str) -> None:
+    """Refuse samples of another shape or type than ``others``, which messages call ``named``."""
+    if samples.inputs.shape[1:] != others.inputs.shape[1:]:
+        raise DataError(
+            f"{where}: samples of shape {samples.inputs.shape[1:]}, but {named} have {others.inputs.shape[1:]}; "
+            "bring them to the same shape, because one network learns them all"
+        )
+    if samples.inputs.dtype != others.inputs.dtype:
+        raise DataError(
+            f"{where}: {samples.inputs.dtype} samples, but {named} are {others.inputs.dtype}; "
+            "bring them to the same type, because bytes are scaled and floats are not"
         )
 
 

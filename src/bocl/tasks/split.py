@@ -12,7 +12,7 @@ from bocl.errors import DataError
 from bocl.seeding import seed_for
 from bocl.tasks.cifar100 import load_cifar100
 from bocl.tasks.images import LabelledImages
-from bocl.tasks.partition import stratified_rows
+from bocl.tasks.partition import cut
 from bocl.tasks.samples import Samples, checked_samples, make_split, make_task
 from bocl.tasks.task import Split, Task, checked_index
 
@@ -37,11 +37,7 @@ class SplitStream:
         checked_index(index, self.tasks)
         first = index * self.classes
         samples = self._samples(self.images.train_images, self.images.train_labels, index)
-        seed = seed_for(self.seed, "validation", index)
-        train, validation = (
-            Samples(samples.inputs[rows], samples.labels[rows])
-            for rows in stratified_rows(samples.labels, self.validation * self.classes, seed)
-        )
+        train, validation = cut(samples, self.validation * self.classes, seed_for(self.seed, "validation", index))
         name = f"classes {first}-{first + self.classes - 1}"
         return make_task(name, index, train, validation, self.images.mean, self.images.std)
 
