@@ -13,10 +13,10 @@ def memory_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("memory.json"),
 ) -> None:
     """Write every trial of runs to a file that another run starts from: `bocl run … --set memory=FILE`."""
-    from bocl.checks import counted
     from bocl.records.experience_file import memory_of, write_memory
     from bocl.records.files import check_place
     from bocl.records.summary import summarise_all
+    from bocl.wording import counted
 
     check_place(out, b'{"format":', "memory of bocl")
     memory = memory_of(summarise_all(runs))

@@ -90,6 +90,7 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Method:
                 trials=config.rcl.trials,
                 bounds=config.search.bounds,
                 memory_gb=config.search.memory_gb,
+                children_at_once=config.search.children_at_once,
                 wiring=config.growth.wiring,
                 alpha=config.reward.alpha,
                 **goal,

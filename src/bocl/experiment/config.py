@@ -7,18 +7,23 @@ from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from bocl.checks import whole
+from pydantic import Field
+
+from bocl.checks import Natural, PositiveInt, section
 from bocl.errors import ConfigError, did_you_mean
 from bocl.methods.budget import GoalSettings
 from bocl.methods.den import DENSettings
 from bocl.methods.ewc import EWCSettings
+from bocl.methods.fixed import FixedSettings
 from bocl.methods.gem import GEMSettings
 from bocl.methods.pgn import PGNSettings
+from bocl.methods.rcl import RCLSettings
 from bocl.methods.reward import RewardSettings
+from bocl.methods.sn import SNSettings
 from bocl.networks.growth import GrowthSettings
-from bocl.search.settings import ControllerName, SearchSettings
+from bocl.search.settings import SearchSettings
 from bocl.settings import apply_overrides, parse, read_toml
 from bocl.training.recipe import Recipe
 
@@ -28,18 +33,16 @@ MOST_SEED = 2**63 - 1  # TOML's largest integer
 MethodName = Literal["bocl", "sn", "ewc", "gem", "pgn", "den", "rcl", "fixed", "frozen", "independent", "joint"]
 
 
+@section("stream")
 @dataclass(frozen=True)
 class StreamSettings:
     """Which tasks, and how many of them."""
 
     name: Literal["permuted-digits", "permuted-mnist", "mixed-mnist", "split-cifar100"] = "permuted-digits"
-    tasks: int = 5
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.tasks <= MOST_TASKS:
-            raise ConfigError(f"stream.tasks is {self.tasks}; it must be between 1 and {MOST_TASKS:,}")
+    tasks: Annotated[PositiveInt, Field(le=MOST_TASKS)] = 5
 
 
+@section("network")
 @dataclass(frozen=True)
 class NetworkSettings:
     """The base network: ``mlp``, ``lenet``, ``resnet``, or your own ``package.module:function``; and its arguments."""
@@ -48,34 +51,7 @@ class NetworkSettings:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class FixedSettings:
-    """Of the method `fixed`: units added for every task, one number or one per hidden group.
-
-    budget    most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
-    children  so many are trained for every task after the first, and the best on validation samples is kept
-    """
-
-    widths: int | tuple[int, ...] = 4
-    budget: int | None = None
-    children: int = 1
-
-
-@dataclass(frozen=True)
-class RCLSettings:
-    """Of the method `rcl`: its controller and its trials per task; bounds, wiring and α are the other methods' own."""
-
-    controller: ControllerName = "tuned"
-    trials: int = 50
-
-
-@dataclass(frozen=True)
-class SNSettings:
-    """Of the method `sn`: one head for all tasks, or one each."""
-
-    shared_head: bool = False
-
-
+@section("")
 @dataclass(frozen=True)
 class Config:
     """One run.
@@ -86,7 +62,7 @@ class Config:
     """
 
     method: MethodName = "bocl"
-    seed: int = 0
+    seed: Annotated[Natural, Field(le=MOST_SEED)] = 0
     memory: str | None = None
     test_curve: bool = False
     stream: StreamSettings = field(default_factory=StreamSettings)
@@ -103,9 +79,6 @@ class Config:
     gem: GEMSettings = field(default_factory=GEMSettings)
     pgn: PGNSettings = field(default_factory=PGNSettings)
     den: DENSettings = field(default_factory=DENSettings)
-
-    def __post_init__(self) -> None:
-        whole(most=MOST_SEED)("seed", self.seed)
 
 
 def presets() -> dict[str, str]:

@@ -56,6 +56,7 @@ class RoundMemory:
         classes: int,
         seeds: Sequence[int],
         listen: Listener,
+        most_at_once: int | None = None,
         **options: Any,
     ) -> list[TrainedChild]:
         """Train a round, or recall it; see ``train_round``."""
@@ -72,8 +73,9 @@ class RoundMemory:
                 self._store.halve(self._task, self._number, at_once)
             listen(event)
 
+        most = at_once or most_at_once
         children = train_round(
-            network, task, widths, classes=classes, seeds=seeds, listen=hear, most_at_once=at_once, **options
+            network, task, widths, classes=classes, seeds=seeds, listen=hear, most_at_once=most, **options
         )
         if self._purpose == "base" and all(child.failure for child in children):
             return children  # this ends the run; running it again tries again

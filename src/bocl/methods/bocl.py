@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, whole
+from bocl.checks import Natural, PositiveInt, checked
 from bocl.errors import ConfigError
 from bocl.methods.budget import GoalSettings, check_affordable, task_budget
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
@@ -75,15 +75,15 @@ class BOCL:
         memory    what searches of other runs tried: data for the searches of this one
         """
         self.graph = as_graph(network)
-        self.growth = instance("growth", growth, GrowthSettings)
-        self.search = instance("search", search, SearchSettings)
-        self.reward = instance("reward", reward, RewardSettings)
-        self.goal = instance("goal", goal, GoalSettings)
-        self.tasks = whole(least=1)("tasks", tasks)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
+        self.growth = checked("growth", growth, GrowthSettings)
+        self.search = checked("search", search, SearchSettings)
+        self.reward = checked("reward", reward, RewardSettings)
+        self.goal = checked("goal", goal, GoalSettings)
+        self.tasks = checked("tasks", tasks, PositiveInt)
+        self.recipe = checked("recipe", recipe, Recipe)
+        self.seed = checked("seed", seed, Natural)
         self.searcher = _callable(searcher)
-        self.memory = tuple(instance("memory", task, Experience) for task in memory)
+        self.memory = tuple(checked("memory", task, Experience) for task in memory)
         check_experience(self.memory, len(self.graph.groups), "memory")
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bocl.checks import counted, shown
 from bocl.errors import DataError, InputError, NetworkError, WorkError
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
@@ -26,6 +25,7 @@ from bocl.records.record import Widths
 from bocl.search.problem import Problem
 from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Split, Task
+from bocl.wording import counted, shown
 
 NOT_FINITE = "the loss was not finite"
 

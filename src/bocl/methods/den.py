@@ -40,8 +40,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, number, per_group, settle, whole
-from bocl.checks import widths as units
+from bocl.checks import Natural, NonNegative, OneOrEach, checked, per_group, section
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
 from bocl.methods.method import Learned, State, join_tensors, part_tensors
 from bocl.methods.saving import save
@@ -50,7 +49,7 @@ from bocl.networks.graph import Graph, Widths
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, silent_units, unit_norms
 from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, restored, rewired, widened
 from bocl.records.events import Listener, nobody
-from bocl.search.settings import MOST_UNITS
+from bocl.search.settings import Units
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
@@ -60,6 +59,7 @@ from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
 
 
+@section("den")
 @dataclass(frozen=True)
 class DENSettings:
     """Of the method `den`.
@@ -73,27 +73,13 @@ class DENSettings:
     drift        σ, how far a unit's incoming weights may move before it is copied
     """
 
-    l1: float = 3e-4
-    group_lasso: float = 1e-3
-    l2: float = 1e-4
-    anchor: float = 0.5
-    expansion: int | tuple[int, ...] = 10
-    loss: float = 0.01
-    drift: float = 0.1
-
-    def __post_init__(self) -> None:
-        least_0 = number(least=0)
-        settle(
-            self,
-            "den",
-            l1=least_0,
-            group_lasso=least_0,
-            l2=least_0,
-            anchor=least_0,
-            expansion=units(most=MOST_UNITS),
-            loss=least_0,
-            drift=least_0,
-        )
+    l1: NonNegative = 3e-4
+    group_lasso: NonNegative = 1e-3
+    l2: NonNegative = 1e-4
+    anchor: NonNegative = 0.5
+    expansion: OneOrEach[Units] = 10
+    loss: NonNegative = 0.01
+    drift: NonNegative = 0.1
 
 
 @dataclass
@@ -129,9 +115,9 @@ class DEN:
     ) -> None:
         self.graph = as_graph(network)
         refuse_inseparable(self.graph)
-        self.settings = instance("settings", settings, DENSettings)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
+        self.settings = checked("settings", settings, DENSettings)
+        self.recipe = checked("recipe", recipe, Recipe)
+        self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
         self.network = StampedNetwork(self.graph, self.device)
         self.seen: list[Seen] = []

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.checks import counted
 from bocl.errors import InputError
 from bocl.methods.checks import as_widths, asked_widths, check_searcher, check_trained
 from bocl.methods.reward import RewardSettings, make_cost
@@ -29,6 +28,7 @@ from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import Effort
+from bocl.wording import counted
 
 SearcherFactory = Callable[[Problem, SearchSettings], Searcher]
 Cost = Callable[[NDArray[np.int64]], NDArray[np.float64]]
@@ -99,6 +99,7 @@ def expand(
             listen=listen,
             cache=cache,
             memory_gb=search.memory_gb,
+            most_at_once=search.children_at_once,
         )
         kept.update(zip(widths, children, strict=True))
         done = [_trial(problem, cost, z, child) for z, child in zip(widths, children, strict=True)]

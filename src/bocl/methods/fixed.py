@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from bocl.checks import counted, instance, optional, per_group, whole
-from bocl.checks import widths as units
+from bocl.checks import Natural, OneOrEach, PositiveInt, checked, per_group, section
 from bocl.errors import ConfigError
-from bocl.methods.budget import MOST_BUDGET, most_units
+from bocl.methods.budget import Budget, most_units
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, check_trained, memory_told
 from bocl.methods.growing import growing_state, restore_growing, score, stored_parameters
 from bocl.methods.method import Learned, State
@@ -22,13 +23,33 @@ from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import GrowthSettings, count_tensors
 from bocl.records.events import Listener, RoundStarted, nobody
 from bocl.search.lattice import scaled
-from bocl.search.settings import MOST_UNITS, SearchSettings
+from bocl.search.settings import SearchSettings, Units
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
+from bocl.wording import counted
+
+
+@section("fixed")
+@dataclass(frozen=True)
+class FixedSettings:
+    """Of the method `fixed`: units added for every task, one number or one per hidden group.
+
+    budget    most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
+    children  so many are trained for every task after the first, and the best on validation samples is kept
+    """
+
+    widths: OneOrEach[Units] = 4
+    budget: Budget | None = None
+    children: Annotated[PositiveInt, Field(le=1000)] = 1
+
+    def __post_init__(self) -> None:
+        widths = self.widths if isinstance(self.widths, tuple) else (self.widths,)
+        if self.budget is not None and not any(widths):
+            raise ConfigError(f"fixed.widths is {self.widths}, which fixed.budget cannot scale; give at least one unit")
 
 
 class Fixed:
@@ -58,20 +79,17 @@ class Fixed:
         device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.widths = units(most=MOST_UNITS)("fixed.widths", widths)
-        self.budget = optional(whole(least=1, most=MOST_BUDGET))("fixed.budget", budget)
-        self.children = whole(least=1, most=1000)("fixed.children", children)
-        self.tasks = whole(least=1)("tasks", tasks)
-        self.growth = instance("growth", growth, GrowthSettings)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
+        settings = FixedSettings(widths, budget, children)
+        self.widths, self.budget, self.children = settings.widths, settings.budget, settings.children
+        self.tasks = checked("tasks", tasks, PositiveInt)
+        self.growth = checked("growth", growth, GrowthSettings)
+        self.recipe = checked("recipe", recipe, Recipe)
+        self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
         self.seen: list[Seen] = []
         self.train_round: TrainRound = train_round
         self._shape = per_group("fixed.widths", self.widths, len(self.graph.groups))
-        if budget is not None and not any(self._shape):
-            raise ConfigError(f"fixed.widths is {widths!r}, which fixed.budget cannot scale; give at least one unit")
 
     @memory_told("smaller fixed.widths, recipe.batch_size or network")
     def learn(self, task: Task, listen: Listener = nobody) -> Learned:

@@ -27,17 +27,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.utils.rnn import pad_sequence
 
-from bocl.checks import flag, instance, number, settle, whole
+from bocl.checks import NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError
 from bocl.methods.checks import Seen, check_task, memory_told
 from bocl.methods.method import MEMORY, Learned, State, join_tensors, part_tensors, take_memory
@@ -58,6 +59,7 @@ RIDGE = 1e-6  # of the squared length of each memory's gradient
 NO_LABEL = -100  # of padding: left out of the loss
 
 
+@section("gem")
 @dataclass(frozen=True)
 class GEMSettings:
     """What is remembered, and how it steers.
@@ -67,18 +69,9 @@ class GEMSettings:
     shared_head  one head for all tasks, or one each
     """
 
-    memories: int = 256
-    margin: float = 0.5
+    memories: PositiveInt = 256
+    margin: Annotated[NonNegative, Field(le=1e6)] = 0.5
     shared_head: bool = False
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            "gem",
-            memories=whole(least=1),
-            margin=number(least=0, most=1e6),
-            shared_head=flag,
-        )
 
 
 class GEM(SN):
@@ -96,7 +89,7 @@ class GEM(SN):
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
-        self.settings = instance("settings", settings, GEMSettings)
+        self.settings = checked("settings", settings, GEMSettings)
         super().__init__(network, shared_head=settings.shared_head, recipe=recipe, seed=seed, device=device)
         self.memory: list[Split] = []  # samples of every task learnt
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, whole
+from bocl.checks import Natural, checked
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
 from bocl.methods.method import Learned, State, join_tensors, part_tensors
 from bocl.methods.plain import WAY_OUT_OF_MEMORY, learned_plain, train_plain
@@ -40,8 +40,8 @@ class Independent:
         device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
+        self.recipe = checked("recipe", recipe, Recipe)
+        self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
         self.networks: list[PlainNetwork] = []
         self.seen: list[Seen] = []

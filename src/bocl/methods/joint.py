@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import counted, instance, whole
+from bocl.checks import Natural, checked
 from bocl.errors import DataError
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
 from bocl.methods.method import Learned, State
@@ -28,6 +28,7 @@ from bocl.tasks.task import Task
 from bocl.training.batches import task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
+from bocl.wording import counted
 
 
 class Joint:
@@ -45,8 +46,8 @@ class Joint:
         device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
+        self.recipe = checked("recipe", recipe, Recipe)
+        self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
         self.network = PlainNetwork(self.graph, device=self.device)
         self.tasks: list[Task] = []

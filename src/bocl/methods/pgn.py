@@ -19,12 +19,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from bocl.checks import instance, number, one_or_each, per_group, settle, whole
+from bocl.checks import Natural, OneOrEach, Positive, checked, per_group, section
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
 from bocl.methods.method import Learned, State, join_tensors, part_tensors
 from bocl.methods.plain import train_one
@@ -41,8 +42,10 @@ from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
 
 MOST_TIMES = 100.0  # a column of a hundred times the base network's width is a slip
+_Times = Annotated[Positive, Field(le=MOST_TIMES)]
 
 
+@section("pgn")
 @dataclass(frozen=True)
 class PGNSettings:
     """Of the method `pgn`.
@@ -51,12 +54,8 @@ class PGNSettings:
     adapter  hidden width of an adapter, as a fraction of the width its layer reads in one column
     """
 
-    width: float | tuple[float, ...] = 1.0
-    adapter: float = 1.0
-
-    def __post_init__(self) -> None:
-        fraction = number(above=0, most=MOST_TIMES)
-        settle(self, "pgn", width=one_or_each(fraction), adapter=fraction)
+    width: OneOrEach[_Times] = 1.0
+    adapter: _Times = 1.0
 
 
 class PGN:
@@ -75,9 +74,9 @@ class PGN:
         device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.settings = instance("settings", settings, PGNSettings)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
+        self.settings = checked("settings", settings, PGNSettings)
+        self.recipe = checked("recipe", recipe, Recipe)
+        self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
         width = per_group("pgn.width", self.settings.width, len(self.graph.groups))
         self.network = LateralNetwork(narrowed(self.graph, width), ratio=self.settings.adapter, device=self.device)

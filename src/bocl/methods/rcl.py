@@ -10,12 +10,13 @@ The `tuned` controller also learns from batches of four, with standardised rewar
 
 from __future__ import annotations
 
-from typing import ClassVar, get_args
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
 
-from bocl.checks import whole, word
+from bocl.checks import PositiveInt, section
 from bocl.methods.bocl import BOCL
 from bocl.methods.budget import GoalSettings
 from bocl.methods.reward import RewardSettings
@@ -23,6 +24,15 @@ from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import GrowthSettings, Wiring
 from bocl.search.settings import ControllerName, SearchSettings
 from bocl.training.recipe import Recipe
+
+
+@section("rcl")
+@dataclass(frozen=True)
+class RCLSettings:
+    """Of the method `rcl`: its controller and its trials per task; bounds, wiring and α are the other methods' own."""
+
+    controller: ControllerName = "tuned"
+    trials: PositiveInt = 50
 
 
 class RCL(BOCL):
@@ -44,6 +54,7 @@ class RCL(BOCL):
         trials: int = 50,
         bounds: int | Widths = 29,
         memory_gb: float = 16.0,
+        children_at_once: int | None = None,
         wiring: Wiring = "full",
         alpha: float = 5e-3,
         goal: GoalSettings = GoalSettings(),  # noqa: B008 - frozen
@@ -56,11 +67,11 @@ class RCL(BOCL):
 
         controller  `tuned`, or `as-released` by RCL's authors, which trains one child at a time
         trials      children trained for every task but the first
-        bounds, memory_gb, wiring, alpha  as in SearchSettings, GrowthSettings and RewardSettings
+        bounds, memory_gb, children_at_once, wiring, alpha  as in SearchSettings, GrowthSettings and RewardSettings
         goal, tasks  as in BOCL
         """
-        self.trials = whole(least=1)("rcl.trials", trials)
-        self.controller = word(*get_args(ControllerName))("rcl.controller", controller)
+        settings = RCLSettings(controller, trials)
+        self.controller, self.trials = settings.controller, settings.trials
         search = SearchSettings(
             "reinforce",
             trials=self.trials,
@@ -68,6 +79,7 @@ class RCL(BOCL):
             warm_points=0,
             bounds=bounds,
             memory_gb=memory_gb,
+            children_at_once=children_at_once,
             round_size=1 if controller == "as-released" else SearchSettings.round_size,
             controller=controller,
         )
@@ -82,5 +94,6 @@ class RCL(BOCL):
             seed=seed,
             device=device,
         )
-        self.bounds, self.memory_gb = search.bounds, search.memory_gb
+        self.bounds = search.bounds
+        self.memory_gb, self.children_at_once = search.memory_gb, search.children_at_once
         self.wiring, self.alpha = self.growth.wiring, self.reward.alpha

@@ -5,14 +5,14 @@ min_θ L_t(θ; D_t), started from θ_{t-1}
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import flag, instance, whole
+from bocl.checks import Natural, checked, section
 from bocl.methods.checks import Seen, as_graph, check_inputs, check_task, memory_told, seen_from
 from bocl.methods.method import Learned, State
 from bocl.methods.plain import WAY_OUT_OF_MEMORY, fine_tune
@@ -25,6 +25,14 @@ from bocl.tasks.task import Task
 from bocl.training.batches import task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
+
+
+@section("sn")
+@dataclass(frozen=True)
+class SNSettings:
+    """Of the method `sn`: one head for all tasks, or one each."""
+
+    shared_head: bool = False
 
 
 class SN:
@@ -43,9 +51,9 @@ class SN:
         device: str | torch.device = "auto",
     ) -> None:
         self.graph = as_graph(network)
-        self.shared_head = flag("sn.shared_head", shared_head)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
+        self.shared_head = SNSettings(shared_head).shared_head
+        self.recipe = checked("recipe", recipe, Recipe)
+        self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
         self.network = PlainNetwork(self.graph, shared_head=shared_head, device=self.device)
         self.seen: list[Seen] = []

@@ -8,14 +8,15 @@ from typing import Any
 METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "independent", "joint")
 SEARCHING = ("bocl", "rcl")  # those that search for widths: many children for every task but the first
 
+_HOW = ("search.memory_gb", "search.children_at_once")  # only how a run is computed depends on these
 _ALL_HAVE = ("stream.", "network.", "recipe.")
 _HAS = {
     "bocl": ("growth.", "search.", "reward.", "goal.", "memory"),
-    "rcl": ("growth.wiring", "search.bounds", "search.memory_gb", "reward.alpha", "goal.", "rcl."),
+    "rcl": ("growth.wiring", "search.bounds", *_HOW, "reward.alpha", "goal.", "rcl."),
     "fixed": ("growth.", "fixed."),
     "frozen": ("growth.",),
 }
-_NEVER_MATTERS = ("seed", "search.memory_gb")  # compared apart; only how a run is computed depends on it
+_NEVER_MATTERS = ("seed", *_HOW)
 _BEFORE_THERE_WAS = {"fixed.children": 1}  # settings newer than some records: what those runs did
 _OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian", "search.controller": "reinforce"}
 

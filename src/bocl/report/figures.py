@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from bocl.checks import counted
 from bocl.records.summary import RunSummary
 from bocl.records.wording import duration, mean_and_spread, millions, percent, points
 from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
@@ -20,6 +19,7 @@ from bocl.report.trial_curves import (
     rewarded_alike,
     trial_curve,
 )
+from bocl.wording import counted
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
 _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))

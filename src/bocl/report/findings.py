@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bocl.checks import counted
 from bocl.records.relevant import SEARCHING
 from bocl.records.summary import RunSummary
 from bocl.records.wording import points
@@ -20,6 +19,7 @@ from bocl.report.figures import (
 )
 from bocl.report.systems import Setting, Spread, Stream, System, of_common_seeds, search_kind
 from bocl.report.trial_curves import by_the_paper, paired, searchers, tested, trial_curve
+from bocl.wording import counted
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
 RIVALS = ("pgn", "den", "rcl")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from bocl.checks import counted, number, shown, whole
+from bocl.checks import Natural, Number, checked
 from bocl.errors import ConfigError, DataError
 from bocl.seeding import seed_for
 from bocl.tasks.images import channel_statistics, fingerprint_of
 from bocl.tasks.partition import stratified_rows
 from bocl.tasks.samples import Samples, check_fit, checked_samples, class_count, make_split, make_task
 from bocl.tasks.task import Split, Task, checked_index
+from bocl.wording import counted, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +80,7 @@ def from_arrays(
     if test is not None:
         _check_list("test", test, "a list with one pair (X, y) per task")
         _check_length("test", test, len(tasks))
-    seed = whole(least=0)("seed", seed)
+    seed = checked("seed", seed, Natural)
 
     first: Samples | None = None
     made: list[Task] = []
@@ -132,7 +134,7 @@ def _check_list(name: str, values: object, wanted: str) -> None:
 
 def _check_fraction(name: str, value: object) -> None:
     try:
-        number(above=0, below=1)(name, value)
+        checked(name, value, Annotated[Number, Field(gt=0, lt=1)])
     except ConfigError as error:
         raise DataError(f"{name} is {shown(value)}; give a fraction between 0 and 1, such as 0.1") from error
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-from bocl.checks import counted
 from bocl.errors import DeviceError
+from bocl.wording import counted
 
 
 def resolve_device(name: str | torch.device = "auto") -> torch.device:
