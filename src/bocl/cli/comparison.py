@@ -11,8 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bocl.records.summary import RunSummary
-from bocl.records.wording import duration, mean_and_spread, millions, points
-from bocl.wording import counted
+from bocl.wording import counted, duration, mean_and_spread, millions, points
 
 WIDE = 126  # columns of a terminal that has room for every spread and for attention apart
 

@@ -23,8 +23,7 @@ from bocl.experiment.config import Config
 from bocl.records.events import EpochDone, Event, Listener, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial, Widths
 from bocl.records.relevant import SEARCHING
-from bocl.records.wording import duration, percent, widths_text
-from bocl.wording import counted
+from bocl.wording import counted, duration, percent, widths_text
 
 
 class Display:

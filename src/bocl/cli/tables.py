@@ -13,8 +13,7 @@ from rich.table import Table
 
 from bocl.cli.comparison import print_comparison
 from bocl.records.summary import RunSummary, journal_of, searched_task
-from bocl.records.wording import duration, percent, points, widths_text
-from bocl.wording import counted
+from bocl.wording import counted, duration, percent, points, widths_text
 
 
 def make_console() -> Console:

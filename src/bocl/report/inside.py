@@ -7,11 +7,10 @@ import math
 from bocl.records.pareto import front
 from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
-from bocl.records.wording import percent, widths_text
 from bocl.report.charts import Axis, Growth, HeatMap, Plot, Point, Series
 from bocl.report.scale import by_errors
 from bocl.report.style import Style, plain_style
-from bocl.wording import counted
+from bocl.wording import counted, percent, widths_text
 
 
 def growth(run: RunSummary, name: str) -> Growth:
