@@ -16,16 +16,15 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from bocl.records.relevant import METHODS
 from scipy.stats import t as student
 
-from bocl.checks import counted
-from bocl.records.relevant import METHODS
 from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
-from bocl.records.wording import points
 from bocl.report.figures import main_systems, percent_with_sd
 from bocl.report.figures import times as of_time
 from bocl.report.findings import Finding, findings, reductions
 from bocl.report.systems import Setting, Stream, arrange
+from bocl.wording import counted, points
 
 HERE = Path(__file__).parent
 PRESETS = ("permuted-mnist", "mixed-mnist", "split-cifar100")

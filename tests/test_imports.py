@@ -52,7 +52,7 @@ ARROWS = {
 ALLOWED = {room: set(rooms.split()) for room, rooms in ARROWS.items()}
 
 # Rooms that run where no torch is: a report is made from records alone.
-WITHOUT_TORCH = {"errors", "checks", "method_table", "seeding", "settings", "version", "records", "report"}
+WITHOUT_TORCH = {"errors", "checks", "method_table", "seeding", "settings", "version", "wording", "records", "report"}
 TORCH = {"torch", "botorch", "gpytorch", "linear_operator", "safetensors.torch"}
 
 

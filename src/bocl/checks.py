@@ -1,129 +1,90 @@
-"""Checks of single settings. Each returns the value as it is kept, or raises a ConfigError that names it.
+"""What a setting may be: types that pydantic checks, and one wording for all that can be wrong.
 
-``settle`` runs the checks of a dataclass and tells all its problems at once:
+@section("recipe")
+@dataclass(frozen=True)
+class Recipe:
+epochs: PositiveInt = 15
 
-    settle(self, "recipe", epochs=whole(least=1), learning_rate=number(above=0))
+Recipe(epochs=0)    ConfigError: recipe.epochs is 0; it must be at least 1
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, wraps
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints, overload
 
-from bocl.errors import ConfigError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic_core import ArgsKwargs, ErrorDetails
 
-LARGEST = 1e30  # of a setting that has no other end: float32 holds it, and a few times its size
+from bocl.errors import ConfigError, did_you_mean
+from bocl.wording import as_written, counted, shown
+
 T = TypeVar("T")
-Check = Callable[[str, object], Any]  # (name, value) → the value as it is kept
+LARGEST = 1e30  # of a setting that has no other end: float32 holds it, and a few times its size
+_UNKNOWN = "unexpected_keyword_argument"
 
 
-def settle(settings: object, table: str, **checks: Check) -> None:
-    """Replace fields of a frozen dataclass by what their checks return; ``table`` begins their dotted names."""
-    problems = []
-    for field, check in checks.items():
-        try:
-            object.__setattr__(settings, field, check(f"{table}.{field}", getattr(settings, field)))
-        except ConfigError as error:
-            problems.append(str(error))
-    if problems:
-        raise ConfigError("; ".join(problems))
-
-
-def whole(*, least: int = 0, most: int | None = None) -> Callable[[str, object], int]:
-    """Check for a whole number; numpy's are taken and become Python's."""
-
-    def check(name: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise _wrong(name, value, f"a whole number of at least {least}")
-        kept = int(value)
-        if kept < least:
-            raise _wrong(name, value, f"at least {least}")
-        if most is not None and kept > most:
-            raise _wrong(name, value, f"at most {most}")
-        return kept
-
-    return check
-
-
-def number(
-    *, above: float | None = None, least: float | None = None, below: float | None = None, most: float | None = None
-) -> Callable[[str, object], float]:
-    """Check for a finite number, in the range whose ends ``above`` and ``below`` leave out."""
-    if most is None and below is None:
-        most = LARGEST
-    ends = {"above": above, "at least": least, "below": below, "at most": most}
-    wanted = "a finite number " + " and ".join(f"{words} {end:g}" for words, end in ends.items() if end is not None)
-
-    def check(name: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise _wrong(name, value, wanted.strip())
-        try:
-            kept = float(value)
-        except OverflowError:
-            kept = math.inf
-        inside = (
-            math.isfinite(kept)
-            and (above is None or kept > above)
-            and (least is None or kept >= least)
-            and (below is None or kept < below)
-            and (most is None or kept <= most)
-        )
-        if not inside:
-            raise _wrong(name, value, wanted.strip())
-        return kept
-
-    return check
-
-
-def word(*words: str) -> Callable[[str, object], str]:
-    """Check for one of a few words."""
-
-    def check(name: str, value: object) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise _wrong(name, value, " or ".join(words))
+def _as_python(value: object) -> object:
+    """Return a number of numpy's as Python's."""
+    if isinstance(value, bool) or not isinstance(value, Real):
         return value
-
-    return check
-
-
-def optional(check: Callable[[str, object], T]) -> Callable[[str, object], T | None]:
-    """Check a value that may also be left out, None."""
-    return lambda name, value: None if value is None else check(name, value)
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
-def flag(name: str, value: object) -> bool:
-    """Check for True or False; other values with a truth are refused, because "no" has the wrong one."""
-    if not isinstance(value, bool):
-        raise _wrong(name, value, "True or False")
-    return value
+Integer = Annotated[int, BeforeValidator(_as_python)]
+Number = Annotated[float, BeforeValidator(_as_python)]
+Natural = Annotated[Integer, Field(ge=0)]
+PositiveInt = Annotated[Integer, Field(ge=1)]
+NonNegative = Annotated[Number, Field(ge=0, le=LARGEST)]
+Positive = Annotated[Number, Field(gt=0, le=LARGEST)]
+Fraction = Annotated[Number, Field(ge=0, le=1)]
+OneOrEach = Annotated[  # one for all hidden groups, or a list with one per group
+    T | Annotated[tuple[T, ...], Field(min_length=1)],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+]
 
 
-def instance(name: str, value: object, kind: type[T]) -> T:
-    """Check for settings of a kind, such as a Recipe."""
-    if not isinstance(value, kind):
-        raise _wrong(name, value, f"a {kind.__name__}, such as {kind.__name__}()")
-    return value
+def section(name: str) -> Callable[[type[T]], type[T]]:
+    """Make a frozen dataclass check its values whenever one is made; ``name`` begins their dotted names."""
+
+    def make(kind: Any) -> Any:
+        @wraps(kind.__init__)
+        def check(self: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                adapter(kind).validator.validate_python(ArgsKwargs(args, kwargs), self_instance=self)
+            except ValidationError as error:
+                given = dict(zip(_keys(kind), args, strict=False)) | kwargs
+                raise ConfigError("; ".join(explain(error, kind, given, name).values())) from None
+
+        kind.__init__ = check
+        return kind
+
+    return make
 
 
-def one_or_each(one: Callable[[str, object], T]) -> Callable[[str, object], T | tuple[T, ...]]:
-    """Check for one value for all hidden groups, or a list with one per group, which becomes a tuple."""
+@overload
+def checked(name: str, value: object, kind: type[T]) -> T: ...
+@overload
+def checked(name: str, value: object, kind: Any) -> Any: ...
+def checked(name: str, value: object, kind: Any) -> Any:
+    """Return a value as ``kind`` keeps it, or raise a ConfigError that names it."""
+    try:
+        return adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError("; ".join(explain(error, kind, value, name).values())) from None
 
-    def check(name: str, value: object) -> T | tuple[T, ...]:
-        if not isinstance(value, list | tuple):
-            return one(name, value)
-        if not value:
-            raise ConfigError(f"{name} is empty; give one number, or one number per hidden group")
-        return tuple(one(f"{name}[{position}]", entry) for position, entry in enumerate(value))
 
-    return check
-
-
-def widths(*, most: int) -> Callable[[str, object], int | tuple[int, ...]]:
-    """Check for units to add: one number, or one number per hidden group."""
-    return one_or_each(whole(least=0, most=most))
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return pydantic's check of ``kind``: nothing is coerced, no key is unknown, every number is finite."""
+    strict = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    table = is_dataclass(kind)
+    return TypeAdapter(with_config(strict)(kind)) if table else TypeAdapter(kind, config=strict)
 
 
 def per_group(name: str, value: T | tuple[T, ...], groups: int) -> tuple[T, ...]:
@@ -138,25 +99,111 @@ def per_group(name: str, value: T | tuple[T, ...], groups: int) -> tuple[T, ...]
     return value
 
 
-def shown(value: object) -> str:
-    """Return a value short enough for one line."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a user's own __repr__ may fail in any way, and Python refuses to write very large integers
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "…"
-
-
 def beyond_memory(size: int) -> str | None:
     """Say how far so many bytes are beyond this machine's memory; None where they are not."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return f"{size / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB of memory" if size > memory else None
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return ``1 group``, ``2 groups``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+# What is wanted, by pydantic's name for what is wrong.
+_LIMITS = {
+    "greater_than": "above {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "below {lt}",
+    "less_than_equal": "at most {le}",
+}
+_WANTED = _LIMITS | {
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a finite number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a string",
+    "none_required": "nothing",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "dataclass_type": "a table",
+    "dataclass_exact_type": "a {class_name}, such as {class_name}()",
+    "literal_error": "{expected}",
+    "missing": "one more entry",
+    "too_short": "a list with {min_length} or more entries",
+    "too_long": "at most {max_length} entries",
+}
 
 
-def _wrong(name: str, value: object, wanted: str) -> ConfigError:
-    return ConfigError(f"{name} is {shown(value)}; it must be {wanted}")
+def explain(error: ValidationError, kind: Any, value: object, path: str, *, written: bool = False) -> dict[str, str]:
+    """Return {place: what is wrong there} for a ``value`` that ``kind`` refuses; places begin with ``path``.
+
+    written  whether the value comes from a file: then it is shown as the file has it
+    """
+    places: dict[str, list[ErrorDetails]] = {}
+    for detail in sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != _UNKNOWN):
+        places.setdefault(_place(detail, value, path), []).append(detail)
+    return {
+        place: _sentence(place, details, kind, written)
+        for place, details in places.items()
+        # Of a number or a list of numbers: if an entry of the list is wrong, that it is no number says nothing.
+        if not any(other.startswith((f"{place}.", f"{place}[")) for other in places)
+    }
+
+
+def _place(detail: ErrorDetails, value: object, path: str) -> str:
+    """Return where an error is, in words; steps of its location that lead nowhere name a member of a union."""
+    for step in detail["loc"]:
+        if isinstance(value, Mapping):
+            key = list(value)[step] if isinstance(step, int) and step < len(value) else step  # an argument by position
+            if key in value:
+                path, value = _under(path, key), value[key]
+        elif isinstance(value, list | tuple) and isinstance(step, int) and step < len(value):
+            path, value = f"{path}[{step}]", value[step]
+    return _under(path, detail["loc"][-1]) if _is_missing_key(detail) else path
+
+
+def _sentence(place: str, details: list[ErrorDetails], kind: Any, written: bool) -> str:
+    detail, found = details[0], details[0]["input"]
+    *steps, last = detail["loc"] or ("",)
+    types = {detail["type"] for detail in details}
+    if types == {_UNKNOWN}:
+        return f"{place}: unknown key{did_you_mean(str(last), _keys(kind, steps))}"
+    if _is_missing_key(detail):
+        return f"{place}: required key is missing"
+    if "value_error" in types:  # a check of the dataclass's own
+        message = " ".join(str(detail["ctx"]["error"]).split("\n"))
+        return message if not place or message.startswith(f"{place}.") else f"{place}: {message}"
+    if not types <= _WANTED.keys():
+        return f"{place}: {detail['msg']}"
+    if written and types == {"literal_error"} and isinstance(found, str):
+        words = re.findall("'(.*?)'", " ".join(detail["ctx"]["expected"] for detail in details))
+        return f"{place}: unknown value {found!r}{did_you_mean(found, words)}"
+    wanted = " or ".join(dict.fromkeys(_wanted(detail) for detail in details))
+    if written and not types & _LIMITS.keys():
+        return f"{place}: expected {wanted}, found {as_written(found)}"
+    return f"{place} is {shown(found)}; it must be {wanted}"
+
+
+def _wanted(detail: ErrorDetails) -> str:
+    context = {key: f"{end:g}" if isinstance(end, float) else end for key, end in detail.get("ctx", {}).items()}
+    return _WANTED[detail["type"]].format(**context)
+
+
+def _is_missing_key(detail: ErrorDetails) -> bool:
+    return detail["type"] == "missing" and isinstance(detail["loc"][-1], str)
+
+
+def _under(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _keys(kind: Any, steps: Iterable[int | str] = ()) -> list[str]:
+    """Return the keys of a table, or of the one in it that ``steps`` lead to."""
+    tables = _tables(kind)
+    for step in steps:
+        inner = [get_type_hints(table).get(str(step)) for table in tables]
+        tables = [table for kind in inner for table in _tables(kind)] or tables
+    return [field.name for table in tables for field in fields(table) if field.init]
+
+
+def _tables(kind: Any) -> list[Any]:
+    """Return the dataclasses that a type mentions."""
+    return [kind] if is_dataclass(kind) else [table for part in get_args(kind) for table in _tables(part)]

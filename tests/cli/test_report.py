@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bocl.records.summary import summarise
-from bocl.records.wording import percent
+from bocl.wording import percent
 
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests" / "fixtures" / "run-format-2"

@@ -204,6 +204,25 @@ def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, sma
     assert (found["number"], found["children_at_once"], len(found["widths"])) == (1, 2, 4)
 
 
+@pytest.mark.parametrize("method", ["bocl", "rcl"])
+@pytest.mark.parametrize("most", ["search.children_at_once=1", "search.memory_gb=1e-6"])
+def test_children_are_trained_one_by_one_where_settings_say_so(tmp_path, small, monkeypatch, method, most):
+    real, sizes = rounds.train, []
+
+    def train(children, *arguments, **options):
+        sizes.append(children.count)
+        return real(children, *arguments, **options)
+
+    monkeypatch.setattr(rounds, "train", train)
+    trials = ("stream.tasks=2", "search.trials=3", "rcl.trials=3", "search.kind=random")
+    run(small(*trials, f"method={method}"), tmp_path / "together")
+    assert max(sizes) > 1
+    sizes.clear()
+    run(small(*trials, f"method={method}", most), tmp_path / "alone")
+    assert set(sizes) == {1}
+    assert all(record["children_at_once"] is None for record in kinds(tmp_path / "alone", "round"))
+
+
 @pytest.fixture
 def failing(monkeypatch):
     """Return a function that makes children of some widths raise."""

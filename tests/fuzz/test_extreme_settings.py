@@ -31,6 +31,7 @@ READERS = {
     **dict.fromkeys([f"recipe.{name}" for name in ("learning_rate", "momentum", "weight_decay")], "sn"),
     **dict.fromkeys([f"recipe.{name}" for name in ("batch_size", "epochs", "patience")], "sn"),
     **dict.fromkeys([f"search.{name}" for name in ("trials", "patience", "warm_points", "round_size")], "bocl"),
+    "search.children_at_once": "bocl",
     **dict.fromkeys(["search.memory_gb", "search.bounds", "reward.alpha", "stream.tasks"], "bocl"),
     **dict.fromkeys(["growth.reduction_nodes", "growth.gate_bias"], "bocl"),
     **dict.fromkeys(["fixed.widths", "fixed.budget", "fixed.children"], "fixed"),

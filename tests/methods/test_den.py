@@ -435,7 +435,7 @@ def test_networks_whose_units_do_not_stand_alone_are_refused(module, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"l1": -1}, r"den\.l1 is -1; it must be a finite number at least 0"),
+        ({"l1": -1}, r"den\.l1 is -1; it must be at least 0"),
         ({"group_lasso": "a"}, r"den\.group_lasso is 'a'"),
         ({"expansion": -1}, r"den\.expansion is -1"),
         ({"expansion": 1.5}, r"den\.expansion is 1\.5"),

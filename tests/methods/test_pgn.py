@@ -54,9 +54,9 @@ def test_a_narrow_network_is_saved_and_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 0}, r"pgn\.width is 0; it must be a finite number above 0"),
+        ({"width": 0}, r"pgn\.width is 0; it must be above 0"),
         ({"width": (0.5, -1)}, r"pgn\.width\[1\] is -1"),
-        ({"width": ()}, r"pgn\.width is empty"),
+        ({"width": ()}, r"pgn\.width is .*; it must be a finite number or a list with 1 or more entries"),
         ({"width": "half"}, r"pgn\.width is 'half'"),
         ({"adapter": 0}, r"pgn\.adapter is 0"),
         ({"adapter": None}, r"pgn\.adapter is None"),

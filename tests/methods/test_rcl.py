@@ -69,7 +69,7 @@ def test_a_round_is_one_child_as_released_and_four_tuned_with_z_0_among_the_firs
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"controller": "tund"}, r"rcl\.controller is 'tund'; it must be tuned or as-released"),
+        ({"controller": "tund"}, r"rcl\.controller is 'tund'; it must be 'tuned' or 'as-released'"),
         ({"trials": 0}, r"rcl\.trials is 0; it must be at least 1"),
         ({"bounds": (1, 2, 3)}, r"search\.bounds has 3 entries"),
         ({"alpha": -1.0}, r"reward\.alpha is -1"),

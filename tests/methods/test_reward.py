@@ -60,11 +60,11 @@ def test_unit_costs_are_taken_one_group_at_a_time():
 
 @pytest.mark.parametrize("alpha", [-1e-3, math.nan, math.inf, 2e6, "a", None, True])
 def test_a_price_that_cannot_be_is_refused(alpha):
-    with pytest.raises(ConfigError, match=rf"reward\.alpha is {alpha!r}; it must be a finite number"):
+    with pytest.raises(ConfigError, match=rf"reward\.alpha is {alpha!r}; it must be"):
         RewardSettings(alpha)
 
 
 def test_an_unknown_weighting_is_refused():
     for weighting in ("units", None, 3):
-        with pytest.raises(ConfigError, match=r"reward\.weighting.*unit or added or uniform"):
+        with pytest.raises(ConfigError, match=r"reward\.weighting.*'unit', 'added' or 'uniform'"):
             RewardSettings(weighting=weighting)

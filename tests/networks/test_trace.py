@@ -398,7 +398,7 @@ def test_a_layer_without_units_is_refused():
     ("make", "message"),
     [
         (lambda: mlp(0, [3]), "mlp.inputs is 0; it must be at least 1"),
-        (lambda: mlp(4, [3, 2.5]), r"mlp.hidden\[1\] is 2.5; it must be a whole number"),
+        (lambda: mlp(4, [3, 2.5]), r"mlp.hidden\[1\] is 2.5; it must be an integer"),
         (lambda: mlp(4, 3), "mlp.hidden is 3; it must be a list"),
         (lambda: mlp(4, [3] * 1001), "mlp.hidden is .*; it must be a list of 1 to 1000"),
         (lambda: lenet(channels=-1), "lenet.channels is -1; it must be at least 1"),

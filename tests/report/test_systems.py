@@ -29,8 +29,9 @@ def test_seeds_are_averaged_over():
     assert arrange([a_run()])[0].systems[0].headline.spread("accuracy").sd is None
 
 
-def test_of_repeats_the_first_with_children_together_stands_for_all():
-    runs = [a_run(search__memory_gb=1e-6, accuracy=0.7), a_run(accuracy=0.8), a_run(accuracy=0.9)]
+@pytest.mark.parametrize("alone", [{"search__children_at_once": 1}, {"search__memory_gb": 1e-6}])
+def test_of_repeats_the_first_with_children_together_stands_for_all(alone):
+    runs = [a_run(accuracy=0.7, **alone), a_run(accuracy=0.8), a_run(accuracy=0.9)]
     (stream,) = arrange(runs)
     assert list(stream.runs()) == runs[1:2]
     assert stream.repeats == (runs[0], runs[2])

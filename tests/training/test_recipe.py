@@ -59,7 +59,7 @@ def test_all_problems_are_told_at_once():
 
 
 def test_a_misspelt_word_is_answered_with_the_right_ones():
-    with pytest.raises(ConfigError, match="it must be adam or sgd"):
+    with pytest.raises(ConfigError, match="it must be 'adam' or 'sgd'"):
         Recipe(optimiser="sdg")
 
 

@@ -24,7 +24,7 @@ def audit_command(
     from bocl.errors import FolderError
     from bocl.experiment.audit import DriftError, audit
     from bocl.records.summary import find_runs
-    from bocl.records.wording import one_line
+    from bocl.wording import one_line
 
     results: list[dict[str, Any]] = []
     folders = [run for place in runs for run in find_runs(place)]
@@ -52,7 +52,7 @@ def _print_audit(found: RunAudit) -> None:
     from rich.table import Table
 
     from bocl.cli.tables import make_console
-    from bocl.records.wording import percent
+    from bocl.wording import percent
 
     table = Table(box=None, pad_edge=False)
     for column in ("task", "", "tensors", "canaries", "accuracy"):

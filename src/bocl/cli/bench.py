@@ -27,10 +27,10 @@ def bench_command(
     from bocl.benchmarks.speed import CHILDREN, measure
     from bocl.benchmarks.speed import as_json as rows_as_json
     from bocl.benchmarks.whole_run import measure_run
-    from bocl.checks import counted
     from bocl.experiment.config import load_config
     from bocl.records.journal import to_json
     from bocl.training.device import resolve_device
+    from bocl.wording import counted
 
     place = resolve_device(device)
     load_config(run)  # a wrong name is told now, not after minutes

@@ -141,11 +141,11 @@ def _row(standing: Standing) -> str:
 
 
 def _alphas(text: str) -> list[float]:
-    from bocl.checks import number
+    from bocl.checks import NonNegative, checked
     from bocl.errors import ConfigError
 
     try:
-        return [number(least=0)("--alpha", float(word)) for word in text.split(",")]
+        return [checked("--alpha", float(word), NonNegative) for word in text.split(",")]
     except ValueError as error:
         if isinstance(error, ConfigError):
             raise

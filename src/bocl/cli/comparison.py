@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bocl.checks import counted
 from bocl.records.summary import RunSummary
-from bocl.records.wording import duration, mean_and_spread, millions, points
+from bocl.wording import counted, duration, mean_and_spread, millions, points
 
 WIDE = 126  # columns of a terminal that has room for every spread and for attention apart
 

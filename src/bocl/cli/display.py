@@ -18,13 +18,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from bocl.checks import counted
 from bocl.errors import WorkError
 from bocl.experiment.config import Config
 from bocl.method_table import searches
 from bocl.records.events import EpochDone, Event, Listener, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial, Widths
-from bocl.records.wording import duration, percent, widths_text
+from bocl.wording import counted, duration, percent, widths_text
 
 
 class Display:

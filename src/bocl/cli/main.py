@@ -23,8 +23,8 @@ from bocl.cli.study import study_command
 from bocl.cli.trials import trials_command
 from bocl.cli.validate import validate_command
 from bocl.errors import BoclError, InputError
-from bocl.records.wording import one_line
 from bocl.version import __version__
+from bocl.wording import one_line
 
 UsageError: Any = typer.BadParameter.__base__  # of a command line; Typer gives it no name of its own
 

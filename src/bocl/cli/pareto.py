@@ -73,10 +73,9 @@ def _print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from bocl.checks import counted
     from bocl.cli.tables import make_console
     from bocl.records.pareto import choose, front, reward_at
-    from bocl.records.wording import percent, widths_text
+    from bocl.wording import counted, percent, widths_text
 
     best, chosen = front(record.trials), choose(record.trials, wish)
     asked = ", ".join(f"{name} {value:,}" for name, value in vars(wish).items() if value is not None)

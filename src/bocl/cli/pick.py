@@ -26,7 +26,7 @@ def pick_command(
     from bocl.experiment.pick import pick
     from bocl.records.pareto import Wish
     from bocl.records.summary import find_run
-    from bocl.records.wording import percent, widths_text
+    from bocl.wording import percent, widths_text
 
     wish = Wish(alpha, budget, target)
     if (widths is None) == (wish == Wish()):

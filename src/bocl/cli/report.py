@@ -23,12 +23,12 @@ def report_command(
     """Write one page with the paper's figures, its claims beside ours, and what every network did."""
     import os
 
-    from bocl.checks import counted
     from bocl.cli.tables import tell_torn
     from bocl.errors import FolderError
     from bocl.records.files import check_place, write_whole
     from bocl.records.summary import summarise_all
     from bocl.report.page import OPENING, page
+    from bocl.wording import counted
 
     place = Path(os.path.realpath(out))  # of a link, the file it stands for
     check_place(place, OPENING.encode(), "report of bocl")

@@ -49,13 +49,13 @@ def run_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Learn the tasks of a preset or config in a row; run the same command again to resume."""
-    from bocl.checks import counted
     from bocl.cli.display import Display
     from bocl.cli.tables import print_runs
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
+    from bocl.wording import counted
 
     if alpha is not None and target is not None:
         raise InputError("--alpha and --target are two ways to say what is wanted: give one of them")

@@ -38,12 +38,12 @@ def study_command(
     import sys
     from pathlib import Path
 
-    from bocl.checks import counted
     from bocl.errors import ConfigError
     from bocl.experiment.grid import parse_seeds, parse_words
     from bocl.experiment.study import jobs, load_study
     from bocl.experiment.workers import run_jobs
     from bocl.records.interrupts import Terminated, stopping_on_terminate
+    from bocl.wording import counted
 
     studies = {source: load_study(source) for source in sources}
     for source, study in studies.items():

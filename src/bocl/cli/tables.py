@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bocl.checks import counted
 from bocl.cli.comparison import print_comparison
 from bocl.records.summary import RunSummary, journal_of, searched_task
-from bocl.records.wording import duration, percent, points, widths_text
+from bocl.wording import counted, duration, percent, points, widths_text
 
 
 def make_console() -> Console:

@@ -13,10 +13,10 @@ def trials_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("prior_trials.json"),
 ) -> None:
     """Write every trial of runs to a file that another run starts from: `bocl run … --set prior_trials=FILE`."""
-    from bocl.checks import counted
     from bocl.records.files import check_place
     from bocl.records.prior_trials import prior_trials_of, write_prior_trials
     from bocl.records.summary import summarise_all
+    from bocl.wording import counted
 
     check_place(out, b'{"format":', "file of trials of bocl")
     found = prior_trials_of(summarise_all(runs))

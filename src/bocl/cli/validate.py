@@ -23,11 +23,11 @@ def validate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole config as JSON, of each method.")] = False,
 ) -> None:
     """Check a config: every key and value, and that its network can be traced and grown by every method named."""
-    from bocl.checks import counted
     from bocl.experiment.build import build_method, build_network, build_stream
     from bocl.experiment.grid import plan
     from bocl.methods.seen import check_task
     from bocl.settings import to_plain
+    from bocl.wording import counted
 
     grid = plan(
         source,

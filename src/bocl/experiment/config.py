@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, make_dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from bocl.checks import whole
+from pydantic import Field
+
+from bocl.checks import Natural, PositiveInt, section
 from bocl.errors import ConfigError, did_you_mean
 from bocl.method_table import METHODS
 from bocl.methods.budget import GoalSettings
@@ -28,18 +30,16 @@ else:
     MethodName = Literal[tuple(METHODS)]
 
 
+@section("stream")
 @dataclass(frozen=True)
 class StreamSettings:
     """Which tasks, and how many of them."""
 
     name: Literal["permuted-digits", "permuted-mnist", "mixed-mnist", "split-cifar100"] = "permuted-digits"
-    tasks: int = 5
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.tasks <= MOST_TASKS:
-            raise ConfigError(f"stream.tasks is {self.tasks}; it must be between 1 and {MOST_TASKS:,}")
+    tasks: Annotated[PositiveInt, Field(le=MOST_TASKS)] = 5
 
 
+@section("network")
 @dataclass(frozen=True)
 class NetworkSettings:
     """The base network: ``mlp``, ``lenet``, ``resnet``, or your own ``package.module:function``; and its arguments."""
@@ -58,7 +58,7 @@ class RunSettings:
     """
 
     method: MethodName = "bocl"
-    seed: int = 0
+    seed: Annotated[Natural, Field(le=MOST_SEED)] = 0
     prior_trials: str | None = None
     test_curve: bool = False
     stream: StreamSettings = field(default_factory=StreamSettings)
@@ -68,9 +68,6 @@ class RunSettings:
     search: SearchSettings = field(default_factory=SearchSettings)
     reward: RewardSettings = field(default_factory=RewardSettings)
     goal: GoalSettings = field(default_factory=GoalSettings)
-
-    def __post_init__(self) -> None:
-        whole(most=MOST_SEED)("seed", self.seed)
 
 
 def _own_settings() -> list[tuple[str, Any, Any]]:
@@ -82,7 +79,7 @@ def _own_settings() -> list[tuple[str, Any, Any]]:
 if TYPE_CHECKING:
     Config = RunSettings
 else:
-    Config = make_dataclass("Config", _own_settings(), bases=(RunSettings,), frozen=True)
+    Config = section("")(make_dataclass("Config", _own_settings(), bases=(RunSettings,), frozen=True))
 
 
 def presets() -> dict[str, str]:

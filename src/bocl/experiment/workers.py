@@ -21,7 +21,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bocl.checks import counted
 from bocl.experiment.config import Config
 from bocl.experiment.side_by_side import MOST_AT_ONCE
 from bocl.experiment.store import machine, versions
@@ -32,6 +31,7 @@ from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
+from bocl.wording import counted
 
 PARTS = "parts.ndjson"  # *.jsonl are journals
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from bocl.checks import instance, whole
+from bocl.checks import PositiveInt, checked
 from bocl.errors import ConfigError, NetworkError
 from bocl.methods.budget import GoalSettings, check_affordable, task_budget
 from bocl.methods.expand import Candidates, Expansion, expand, growth_cost, growth_problem
@@ -72,12 +72,12 @@ class BOCL(GrowingLearner):
         prior_trials  what searches of other runs tried: data for the searches of this one
         """
         super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device)
-        self.search = instance("search", search, SearchSettings)
-        self.reward = instance("reward", reward, RewardSettings)
-        self.goal = instance("goal", goal, GoalSettings)
-        self.tasks = whole(least=1)("tasks", tasks)
+        self.search = checked("search", search, SearchSettings)
+        self.reward = checked("reward", reward, RewardSettings)
+        self.goal = checked("goal", goal, GoalSettings)
+        self.tasks = checked("tasks", tasks, PositiveInt)
         self.searcher = _callable(searcher)
-        self.prior_trials = tuple(instance("prior_trials", task, Experience) for task in prior_trials)
+        self.prior_trials = tuple(checked("prior_trials", task, Experience) for task in prior_trials)
         check_experience(self.prior_trials, len(self.graph.groups), "prior_trials")
         self.history: list[Experience] = []  # what the search of every task but the first tried
         search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
@@ -97,7 +97,9 @@ class BOCL(GrowingLearner):
         )
 
     def _grow(self, data: DeviceTask, listen: Listener, trainer: RoundTrainer) -> Expansion:
-        rounds = RoundMaker(data.index, data.classes, self.recipe, self.seed, memory_gb=self.search.memory_gb)
+        rounds = RoundMaker(
+            data.index, data.classes, self.recipe, self.seed, self.search.memory_gb, self.search.children_at_once
+        )
         cost = growth_cost(self.network, data.classes, self.reward)
         bounds = self.search.bounds_for(len(self.graph.groups))
         problem = replace(

@@ -12,18 +12,24 @@ This takes tasks to have as many classes as the one at hand.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from bocl.checks import counted, number, optional, settle, whole
+from pydantic import Field
+
+from bocl.checks import Positive, PositiveInt, section
 from bocl.errors import ConfigError
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import GrowthSpace
 from bocl.search.lattice import largest, scaled
 from bocl.search.settings import MOST_UNITS
+from bocl.wording import counted
 
 MOST_BUDGET = 10**12  # parameters: far beyond what memory holds
+Budget = Annotated[PositiveInt, Field(le=MOST_BUDGET)]
 
 
+@section("goal")
 @dataclass(frozen=True)
 class GoalSettings:
     """What a search may spend, and what is enough; None sets no limit.
@@ -33,18 +39,9 @@ class GoalSettings:
     target        validation accuracy to be reached: the smallest network that does is wanted, whatever reward.alpha
     """
 
-    budget: int | None = None
-    total_budget: int | None = None
-    target: float | None = None
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            "goal",
-            budget=optional(whole(least=1, most=MOST_BUDGET)),
-            total_budget=optional(whole(least=1, most=MOST_BUDGET)),
-            target=optional(number(above=0, most=1)),
-        )
+    budget: Budget | None = None
+    total_budget: Budget | None = None
+    target: Annotated[Positive, Field(le=1)] | None = None
 
 
 def check_affordable(network: ExpandableNetwork, goal: GoalSettings, classes: int, *, tasks: int) -> None:

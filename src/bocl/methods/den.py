@@ -39,8 +39,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, number, per_group, settle
-from bocl.checks import widths as units
+from bocl.checks import NonNegative, OneOrEach, checked, per_group, section
 from bocl.methods.method import Learned, Learner
 from bocl.methods.rounds import RoundTrainer
 from bocl.methods.sparse_training import Penalties, train_part
@@ -48,7 +47,7 @@ from bocl.networks.graph import Graph, Widths
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, silent_units, unit_norms
 from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, restored, rewired, widened
 from bocl.records.events import Listener
-from bocl.search.settings import MOST_UNITS
+from bocl.search.settings import Units
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
@@ -57,6 +56,7 @@ from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
 
 
+@section("den")
 @dataclass(frozen=True)
 class DENSettings:
     """Of the method `den`.
@@ -70,27 +70,13 @@ class DENSettings:
     drift        σ, how far a unit's incoming weights may move before it is copied
     """
 
-    l1: float = 3e-4
-    group_lasso: float = 1e-3
-    l2: float = 1e-4
-    anchor: float = 0.5
-    expansion: int | tuple[int, ...] = 10
-    loss: float = 0.01
-    drift: float = 0.1
-
-    def __post_init__(self) -> None:
-        least_0 = number(least=0)
-        settle(
-            self,
-            "den",
-            l1=least_0,
-            group_lasso=least_0,
-            l2=least_0,
-            anchor=least_0,
-            expansion=units(most=MOST_UNITS),
-            loss=least_0,
-            drift=least_0,
-        )
+    l1: NonNegative = 3e-4
+    group_lasso: NonNegative = 1e-3
+    l2: NonNegative = 1e-4
+    anchor: NonNegative = 0.5
+    expansion: OneOrEach[Units] = 10
+    loss: NonNegative = 0.01
+    drift: NonNegative = 0.1
 
 
 @dataclass
@@ -129,7 +115,7 @@ class DEN(Learner):
         """Take a network of linear and convolutional layers whose units can be told apart."""
         super().__init__(network, recipe=recipe, seed=seed, device=device)
         refuse_inseparable(self.graph)
-        self.settings = instance("settings", settings, DENSettings)
+        self.settings = checked("settings", settings, DENSettings)
         self.network = StampedNetwork(self.graph, self.device)
         self._expansion = per_group("den.expansion", self.settings.expansion, len(self.graph.groups))
 

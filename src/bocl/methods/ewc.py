@@ -26,14 +26,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from bocl.checks import flag, instance, number, settle, whole, word
+from bocl.checks import Fraction, NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError
 from bocl.methods.method import EXTRA, Learned, Learner, State
 from bocl.methods.plain import fine_tune
@@ -57,6 +58,7 @@ MOST_STRENGTH = 1e12
 MOST_GRADIENTS = 1 << 24  # numbers held at once while per-sample gradients are squared
 
 
+@section("ewc")
 @dataclass(frozen=True)
 class EWCSettings:
     """How firmly, and to what, parameters are held.
@@ -69,24 +71,12 @@ class EWCSettings:
     shared_head     one head for all tasks, or one each
     """
 
-    strength: float = 100.0
+    strength: Annotated[NonNegative, Field(le=MOST_STRENGTH)] = 100.0
     form: Form = "separate"
-    decay: float = 1.0
+    decay: Fraction = 1.0
     labels: Labels = "sampled"
-    fisher_samples: int = 1000
+    fisher_samples: PositiveInt = 1000
     shared_head: bool = False
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            "ewc",
-            strength=number(least=0, most=MOST_STRENGTH),
-            form=word(*get_args(Form)),
-            decay=number(least=0, most=1),
-            labels=word(*get_args(Labels)),
-            fisher_samples=whole(least=1),
-            shared_head=flag,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +134,7 @@ class EWC(Learner):
     ) -> None:
         """Take any network BOCL takes."""
         super().__init__(network, recipe=recipe, seed=seed, device=device)
-        self.settings = instance("settings", settings, EWCSettings)
+        self.settings = checked("settings", settings, EWCSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
         self.quadratic: Quadratic | None = None  # of all tasks learnt
 

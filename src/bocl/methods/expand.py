@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.checks import counted
 from bocl.errors import InputError
 from bocl.methods.failures import check_trained
 from bocl.methods.reward import RewardSettings, make_cost
@@ -29,6 +28,7 @@ from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort
+from bocl.wording import counted
 
 Cost = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 

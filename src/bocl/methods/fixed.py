@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import Field
 from torch import nn
 
-from bocl.checks import counted, instance, optional, per_group, settle, whole
-from bocl.checks import widths as units
+from bocl.checks import OneOrEach, PositiveInt, checked, per_group, section
 from bocl.errors import ConfigError
-from bocl.methods.budget import MOST_BUDGET, most_units
+from bocl.methods.budget import Budget, most_units
 from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
 from bocl.methods.method import Learned
@@ -20,14 +20,16 @@ from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import GrowthSettings
 from bocl.records.events import Listener, RoundStarted
 from bocl.search.lattice import scaled
-from bocl.search.settings import MOST_UNITS, SearchSettings
+from bocl.search.settings import SearchSettings, Units
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
+from bocl.wording import counted
 
 
+@section("fixed")
 @dataclass(frozen=True)
 class FixedSettings:
     """Of the method `fixed`.
@@ -37,18 +39,14 @@ class FixedSettings:
     children  so many are trained for every task after the first, and the best on validation samples is kept
     """
 
-    widths: int | tuple[int, ...] = 4
-    budget: int | None = None
-    children: int = 1
+    widths: OneOrEach[Units] = 4
+    budget: Budget | None = None
+    children: Annotated[PositiveInt, Field(le=1000)] = 1
 
     def __post_init__(self) -> None:
-        settle(
-            self,
-            "fixed",
-            widths=units(most=MOST_UNITS),
-            budget=optional(whole(least=1, most=MOST_BUDGET)),
-            children=whole(least=1, most=1000),
-        )
+        widths = self.widths if isinstance(self.widths, tuple) else (self.widths,)
+        if self.budget is not None and not any(widths):
+            raise ConfigError(f"fixed.widths is {self.widths}, which fixed.budget cannot scale; give at least one unit")
 
 
 class Fixed(GrowingLearner):
@@ -78,13 +76,9 @@ class Fixed(GrowingLearner):
         tasks  how many there will be: over these the budget is spread
         """
         super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device)
-        self.settings = instance("settings", settings, FixedSettings)
-        self.tasks = whole(least=1)("tasks", tasks)
+        self.settings = checked("settings", settings, FixedSettings)
+        self.tasks = checked("tasks", tasks, PositiveInt)
         self._shape = per_group("fixed.widths", settings.widths, len(self.graph.groups))
-        if settings.budget is not None and not any(self._shape):
-            raise ConfigError(
-                f"fixed.widths is {settings.widths!r}, which fixed.budget cannot scale; give at least one unit"
-            )
 
     def _learn(self, task: Task, data: DeviceTask, listen: Listener, trainer: RoundTrainer, /) -> Learned:
         """Train the fixed growth, once or several times, and keep the best."""

@@ -27,17 +27,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.utils.rnn import pad_sequence
 
-from bocl.checks import flag, instance, number, settle, whole
+from bocl.checks import NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError
 from bocl.methods.method import Learned, Learner, State
 from bocl.methods.plain import fine_tune
@@ -59,6 +60,7 @@ RIDGE = 1e-6  # of the squared length of each memory's gradient
 NO_LABEL = -100  # of padding: left out of the loss
 
 
+@section("gem")
 @dataclass(frozen=True)
 class GEMSettings:
     """What is remembered, and how it steers.
@@ -68,18 +70,9 @@ class GEMSettings:
     shared_head  one head for all tasks, or one each
     """
 
-    memories: int = 256
-    margin: float = 0.5
+    memories: PositiveInt = 256
+    margin: Annotated[NonNegative, Field(le=1e6)] = 0.5
     shared_head: bool = False
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            "gem",
-            memories=whole(least=1),
-            margin=number(least=0, most=1e6),
-            shared_head=flag,
-        )
 
 
 class GEM(Learner):
@@ -101,7 +94,7 @@ class GEM(Learner):
     ) -> None:
         """Take any network BOCL takes."""
         super().__init__(network, recipe=recipe, seed=seed, device=device)
-        self.settings = instance("settings", settings, GEMSettings)
+        self.settings = checked("settings", settings, GEMSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
         self.samples: list[Split] = []  # stored of every task learnt
 

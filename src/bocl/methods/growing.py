@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance
+from bocl.checks import checked
 from bocl.methods.method import Learned, Learner
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph, Widths
@@ -32,7 +32,7 @@ class GrowingLearner(Learner):
         device: str | torch.device,
     ) -> None:
         super().__init__(network, recipe=recipe, seed=seed, device=device)
-        self.growth = instance("growth", growth, GrowthSettings)
+        self.growth = checked("growth", growth, GrowthSettings)
         self.network = ExpandableNetwork(self.graph, growth, self.device)
 
     def _commit(self, task: Task, growth: Growth, data: DeviceTask) -> Learned:

@@ -11,7 +11,6 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from bocl.checks import counted
 from bocl.errors import DataError
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import learned_plain, train_plain
@@ -24,6 +23,7 @@ from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.recipe import Recipe
+from bocl.wording import counted
 
 
 class Joint(Learner):

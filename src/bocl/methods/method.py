@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from bocl.checks import instance, whole
+from bocl.checks import Natural, checked
 from bocl.methods.failures import out_of_memory_explained
 from bocl.methods.rounds import LocalTrainer, RoundTrainer
 from bocl.methods.seen import SeenTask, check_inputs, check_task, seen_from
@@ -117,8 +117,8 @@ class Learner:
 
     def __init__(self, network: nn.Module | Graph, *, recipe: Recipe, seed: int, device: str | torch.device) -> None:
         self.graph = network if isinstance(network, Graph) else trace(network)
-        self.recipe = instance("recipe", recipe, Recipe)
-        self.seed = whole()("seed", seed)
+        self.recipe = checked("recipe", recipe, Recipe)
+        self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
         self.seen: list[SeenTask] = []
 

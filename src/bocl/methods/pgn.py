@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import Field
 from torch import nn
 
-from bocl.checks import instance, number, one_or_each, per_group, settle
+from bocl.checks import OneOrEach, Positive, checked, per_group, section
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import train_one
 from bocl.methods.rounds import RoundTrainer
@@ -38,8 +39,10 @@ from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
 
 MOST_TIMES = 100.0  # a column of a hundred times the base network's width is a slip
+_Times = Annotated[Positive, Field(le=MOST_TIMES)]
 
 
+@section("pgn")
 @dataclass(frozen=True)
 class PGNSettings:
     """Of the method `pgn`.
@@ -48,12 +51,8 @@ class PGNSettings:
     adapter  hidden width of an adapter, as a fraction of the width its layer reads in one column
     """
 
-    width: float | tuple[float, ...] = 1.0
-    adapter: float = 1.0
-
-    def __post_init__(self) -> None:
-        fraction = number(above=0, most=MOST_TIMES)
-        settle(self, "pgn", width=one_or_each(fraction), adapter=fraction)
+    width: OneOrEach[_Times] = 1.0
+    adapter: _Times = 1.0
 
 
 class PGN(Learner):
@@ -75,7 +74,7 @@ class PGN(Learner):
     ) -> None:
         """Take any network BOCL takes."""
         super().__init__(network, recipe=recipe, seed=seed, device=device)
-        self.settings = instance("settings", settings, PGNSettings)
+        self.settings = checked("settings", settings, PGNSettings)
         width = per_group("pgn.width", self.settings.width, len(self.graph.groups))
         self.network = LateralNetwork(narrowed(self.graph, width), ratio=self.settings.adapter, device=self.device)
 

@@ -11,12 +11,12 @@ The `tuned` controller also learns from batches of four, with standardised rewar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
 from torch import nn
 
-from bocl.checks import instance, settle, whole, word
+from bocl.checks import PositiveInt, checked, section
 from bocl.methods.bocl import BOCL
 from bocl.methods.budget import GoalSettings
 from bocl.methods.reward import RewardSettings
@@ -27,6 +27,7 @@ from bocl.search.settings import ControllerName, SearchSettings
 from bocl.training.recipe import Recipe
 
 
+@section("rcl")
 @dataclass(frozen=True)
 class RCLSettings:
     """Of the method `rcl`.
@@ -36,10 +37,7 @@ class RCLSettings:
     """
 
     controller: ControllerName = "tuned"
-    trials: int = 50
-
-    def __post_init__(self) -> None:
-        settle(self, "rcl", controller=word(*get_args(ControllerName)), trials=whole(least=1))
+    trials: PositiveInt = 50
 
 
 class RCL(BOCL):
@@ -67,11 +65,11 @@ class RCL(BOCL):
     ) -> None:
         """Take any network BOCL takes.
 
-        growth, search, reward  of these only wiring, bounds, memory_gb and alpha are RCL's to set
+        growth, search, reward  of these only wiring, bounds, memory_gb, children_at_once and alpha count here
         goal, tasks             as in BOCL
         """
-        self.settings = instance("settings", settings, RCLSettings)
-        growth, search = instance("growth", growth, GrowthSettings), instance("search", search, SearchSettings)
+        self.settings = checked("settings", settings, RCLSettings)
+        growth, search = checked("growth", growth, GrowthSettings), checked("search", search, SearchSettings)
         super().__init__(
             network,
             growth=GrowthSettings(growth.wiring, attention=False),
@@ -82,10 +80,11 @@ class RCL(BOCL):
                 warm_points=0,
                 bounds=search.bounds,
                 memory_gb=search.memory_gb,
+                children_at_once=search.children_at_once,
                 round_size=1 if settings.controller == "as-released" else SearchSettings.round_size,
                 controller=settings.controller,
             ),
-            reward=RewardSettings(instance("reward", reward, RewardSettings).alpha, "uniform"),
+            reward=RewardSettings(checked("reward", reward, RewardSettings).alpha, "uniform"),
             goal=goal,
             tasks=tasks,
             recipe=recipe,

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from bocl.checks import number, settle, word
+from bocl.checks import NonNegative, section
 
 Weighting = Literal["unit", "added", "uniform"]
 MOST_ALPHA = 1e6  # an accuracy is at most 1: from there on no unit is ever worth its price
 
 
+@section("reward")
 @dataclass(frozen=True)
 class RewardSettings:
     """The price of a unit.
@@ -28,11 +30,8 @@ class RewardSettings:
                `uniform` = every layer alike (as in RCL)
     """
 
-    alpha: float = 5e-3
+    alpha: Annotated[NonNegative, Field(le=MOST_ALPHA)] = 5e-3
     weighting: Weighting = "unit"
-
-    def __post_init__(self) -> None:
-        settle(self, "reward", alpha=number(least=0, most=MOST_ALPHA), weighting=word(*get_args(Weighting)))
 
 
 def unit_costs(parameters: Callable[[NDArray[np.int64]], NDArray[np.int64]], groups: int) -> NDArray[np.int64]:

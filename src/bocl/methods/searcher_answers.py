@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from bocl.checks import counted
 from bocl.errors import InputError
 from bocl.records.record import Widths
 from bocl.search.problem import Problem
+from bocl.wording import counted
 
 
 def check_searcher(searcher: Any) -> None:

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bocl.checks import counted, shown
 from bocl.errors import DataError, InputError, NetworkError
 from bocl.methods.failures import is_out_of_memory
 from bocl.networks.check import check_takes
@@ -22,6 +21,7 @@ from bocl.networks.growth import GrowthSpace, initialise
 from bocl.settings import parse_value
 from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Split, Task
+from bocl.wording import counted, shown
 
 
 @dataclass(frozen=True)

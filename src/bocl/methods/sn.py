@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from bocl.checks import flag, instance, settle
+from bocl.checks import checked, section
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import fine_tune
 from bocl.methods.rounds import RoundTrainer
@@ -23,6 +23,7 @@ from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
 
 
+@section("sn")
 @dataclass(frozen=True)
 class SNSettings:
     """Of the method `sn`.
@@ -31,9 +32,6 @@ class SNSettings:
     """
 
     shared_head: bool = False
-
-    def __post_init__(self) -> None:
-        settle(self, "sn", shared_head=flag)
 
 
 class SN(Learner):
@@ -54,7 +52,7 @@ class SN(Learner):
     ) -> None:
         """Take any network BOCL takes."""
         super().__init__(network, recipe=recipe, seed=seed, device=device)
-        self.settings = instance("settings", settings, SNSettings)
+        self.settings = checked("settings", settings, SNSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
 
     def _learn(self, _task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:

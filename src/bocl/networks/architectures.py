@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor, nn
 
-from bocl.checks import shown, whole
+from bocl.checks import PositiveInt, checked
 from bocl.errors import NetworkError
+from bocl.wording import shown
 
 MOST_LAYERS = 1000  # far beyond what can be trained
-_size = whole(least=1)
 
 
 def mlp(inputs: int, hidden: Sequence[int], classes: int = 10) -> nn.Sequential:
     """A multilayer perceptron with ReLU on flattened inputs: ``mlp(784, [312, 128])``."""
-    inputs, classes = _size("mlp.inputs", inputs), _size("mlp.classes", classes)
+    inputs, classes = checked("mlp.inputs", inputs, PositiveInt), checked("mlp.classes", classes, PositiveInt)
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
     for number, width in enumerate(_sizes("mlp.hidden", hidden), start=1):
         layers[f"fc{number}"] = nn.Linear(inputs, width)
@@ -48,7 +50,7 @@ class LeNet(nn.Module):
 
 def lenet(channels: int = 3, classes: int = 10) -> LeNet:
     """LeNet-5 for 32 x 32 images: 62,006 parameters with 3 channels and 10 classes."""
-    return LeNet(_size("lenet.channels", channels), _size("lenet.classes", classes))
+    return LeNet(checked("lenet.channels", channels, PositiveInt), checked("lenet.classes", classes, PositiveInt))
 
 
 class _Residual(nn.Module):
@@ -75,8 +77,11 @@ def resnet(
 ) -> nn.Sequential:
     """A small residual network with batch norm, for images of any size."""
     widths = _sizes("resnet.widths", widths)
-    blocks = whole(least=1, most=MOST_LAYERS // len(widths))("resnet.blocks", blocks)
-    channels, classes = _size("resnet.channels", channels), _size("resnet.classes", classes)
+    blocks = checked("resnet.blocks", blocks, Annotated[PositiveInt, Field(le=MOST_LAYERS // len(widths))])
+    channels, classes = (
+        checked("resnet.channels", channels, PositiveInt),
+        checked("resnet.classes", classes, PositiveInt),
+    )
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         stem=nn.Conv2d(channels, widths[0], 3, padding=1, bias=False),
         norm=nn.BatchNorm2d(widths[0]),
@@ -100,4 +105,4 @@ def _sizes(name: str, sizes: Sequence[int]) -> list[int]:
         raise NetworkError(
             f"{name} is {shown(sizes)}; it must be a list of 1 to {MOST_LAYERS} numbers of units, such as [48, 24]"
         )
-    return [_size(f"{name}[{position}]", size) for position, size in enumerate(sizes)]
+    return [checked(f"{name}[{position}]", size, PositiveInt) for position, size in enumerate(sizes)]

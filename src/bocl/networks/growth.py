@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
-from bocl.checks import flag, number, settle, whole, word
+from bocl.checks import Number, PositiveInt, section
 from bocl.networks import attention
 from bocl.networks.graph import Graph, Layer, Source, Widths
 
@@ -34,8 +35,10 @@ _PART_OF = {"layer": "shared", "lateral": "shared", "head": "heads", "gate": "at
 _STATISTICS = ("mean", "var")
 MOST_REDUCTION = 10**9  # beyond the width of any layer
 MOST_GATE_BIAS = 1e6  # a sigmoid is flat long before
+_Reduction = Annotated[PositiveInt, Field(le=MOST_REDUCTION)]
 
 
+@section("growth")
 @dataclass(frozen=True)
 class GrowthSettings:
     """How the network grows.
@@ -49,20 +52,9 @@ class GrowthSettings:
 
     wiring: Wiring = "full"
     attention: bool = True
-    reduction_nodes: int = 64
-    reduction_channels: int = 16
-    gate_bias: float = 3.0
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            "growth",
-            wiring=word(*get_args(Wiring)),
-            attention=flag,
-            reduction_nodes=whole(least=1, most=MOST_REDUCTION),
-            reduction_channels=whole(least=1, most=MOST_REDUCTION),
-            gate_bias=number(least=-MOST_GATE_BIAS, most=MOST_GATE_BIAS),
-        )
+    reduction_nodes: _Reduction = 64
+    reduction_channels: _Reduction = 16
+    gate_bias: Annotated[Number, Field(ge=-MOST_GATE_BIAS, le=MOST_GATE_BIAS)] = 3.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from bocl.checks import number, whole
+from pydantic import Field
+
+from bocl.checks import NonNegative, Positive, PositiveInt, section
 from bocl.errors import InputError
 from bocl.records.record import Trial
 
 Item = TypeVar("Item")
 
 
+@section("")
 @dataclass(frozen=True)
 class Wish:
     """Which of a task's trials is wanted; nothing set: the one with the best reward recorded.
@@ -26,17 +29,11 @@ class Wish:
     target  the one with the fewest parameters that is as accurate, else the most accurate; a price has no part in it
     """
 
-    alpha: float | None = None
-    budget: int | None = None
-    target: float | None = None
+    alpha: NonNegative | None = None
+    budget: PositiveInt | None = None
+    target: Annotated[Positive, Field(le=1)] | None = None
 
     def __post_init__(self) -> None:
-        if self.alpha is not None:
-            number(least=0)("alpha", self.alpha)
-        if self.budget is not None:
-            whole(least=1)("budget", self.budget)
-        if self.target is not None:
-            number(above=0, most=1)("target", self.target)
         if self.alpha is not None and self.target is not None:
             raise InputError("alpha and target are two ways to choose; give one of them")
 

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bocl.checks import counted, shown
 from bocl.errors import DataError, InputError
 from bocl.records.files import open_file, write_whole
 from bocl.records.journal import to_json
 from bocl.records.record import Experience, Widths
 from bocl.records.summary import RunSummary
 from bocl.settings import parse_value
+from bocl.wording import counted, shown
 
 FORMAT = 1
 MOST_WIDTH = 10**9  # far beyond any network

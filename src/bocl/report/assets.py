@@ -10,13 +10,13 @@ from pathlib import Path
 
 from bocl.records.files import cannot_write
 from bocl.records.summary import RunSummary
-from bocl.records.wording import one_line
 from bocl.report.charts import Cell, Chart, Table, numbers
 from bocl.report.layout import draw
 from bocl.report.pdf import to_pdf
 from bocl.report.sections import portraits, sections
 from bocl.report.svg import standalone
 from bocl.report.systems import arrange
+from bocl.wording import one_line
 
 _SPECIAL = re.compile(r"[\\{}&%$#_^~]")
 _IN_LATEX = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}

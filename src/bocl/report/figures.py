@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from bocl.checks import counted
 from bocl.records.summary import RunSummary
-from bocl.records.wording import duration, mean_and_spread, millions, percent, points
 from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
 from bocl.report.scale import by_errors, spans_decades, without_the_lowest
 from bocl.report.style import Style, style_of
@@ -20,6 +18,7 @@ from bocl.report.trial_curves import (
     rewarded_alike,
     trial_curve,
 )
+from bocl.wording import counted, duration, mean_and_spread, millions, percent, points
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
 _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))

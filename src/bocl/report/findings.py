@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bocl.checks import counted
 from bocl.method_table import searches
 from bocl.records.summary import RunSummary
-from bocl.records.wording import points
 from bocl.report.charts import Table
 from bocl.report.claims import CLAIMS, FIXED_SIZE, GROWING, TASKS, Claim, Measure
 from bocl.report.figures import (
@@ -20,6 +18,7 @@ from bocl.report.figures import (
 )
 from bocl.report.systems import Setting, Spread, Stream, System, of_common_seeds, search_kind
 from bocl.report.trial_curves import by_the_paper, paired, searchers, tested, trial_curve
+from bocl.wording import counted, points
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
 RIVALS = ("pgn", "den", "rcl")

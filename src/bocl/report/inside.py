@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 
-from bocl.checks import counted
 from bocl.records.pareto import front
 from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
-from bocl.records.wording import percent, widths_text
 from bocl.report.charts import Axis, Growth, HeatMap, Plot, Point, Series
 from bocl.report.scale import by_errors
 from bocl.report.style import Style, plain_style
+from bocl.wording import counted, percent, widths_text
 
 
 def growth(run: RunSummary, name: str) -> Growth:

@@ -7,9 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
-from bocl.checks import counted
 from bocl.records.summary import RunSummary
-from bocl.records.wording import duration, one_line, percent, points
 from bocl.report.charts import Chart, Series
 from bocl.report.drawing import Drawing
 from bocl.report.figures import named
@@ -20,6 +18,7 @@ from bocl.report.sections import Portrait, Section, portraits, sections
 from bocl.report.style import COLOURS
 from bocl.report.svg import inline
 from bocl.report.systems import Stream, arrange, shared
+from bocl.wording import counted, duration, one_line, percent, points
 
 OPENING = "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=generator content=bocl>"
 _VERDICTS = {"met": "✓ met", "missed": "✗ missed", "open": "open:"}

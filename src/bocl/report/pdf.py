@@ -6,9 +6,9 @@ import io
 from typing import Any
 
 from bocl.errors import InputError
-from bocl.records.wording import one_line
 from bocl.report.drawing import Box, Circle, Drawing, Item, Line, Shape, Words
 from bocl.report.svg import light
+from bocl.wording import one_line
 
 _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape as escape_html
 
-from bocl.records.wording import one_line
 from bocl.report.drawing import Box, Circle, Drawing, Item, Line, Place, Shape, Words
 from bocl.report.style import COLOURS
+from bocl.wording import one_line
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"

@@ -236,9 +236,10 @@ def _is_called_after_its_method(run: RunSummary) -> bool:
 
 
 def _one_by_one(run: RunSummary) -> bool:
-    """Whether its settings leave memory for one child at a time."""
-    memory_gb: float = run.config.get("search", {}).get("memory_gb", math.inf)
-    return searches(run.method) and memory_gb <= ONE_CHILD_GB
+    """Whether its children were trained one at a time."""
+    search = run.config.get("search", {})
+    alone = search.get("children_at_once") == 1 or search.get("memory_gb", math.inf) <= ONE_CHILD_GB
+    return searches(run.method) and alone
 
 
 def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:

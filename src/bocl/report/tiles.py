@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from bocl.records.wording import percent
 from bocl.report.charts import Growth, HeatMap, Strips
 from bocl.report.drawing import Box, Circle, Drawing, Line, Shape, Words, text_width
 from bocl.report.scale import Scale, whole_ticks
 from bocl.report.style import heat
+from bocl.wording import percent
 
 LEAST_HEAT = 0.1  # the least range of a heat map: what is nearly the same looks nearly the same
 _WIDTH = 360.0

@@ -3,62 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from bocl.checks import flag, number, per_group, settle, whole, widths, word
+from pydantic import Field
+
+from bocl.checks import Natural, NonNegative, OneOrEach, Positive, PositiveInt, per_group, section
 from bocl.records.record import Widths
 
 SearchKind = Literal["bayesian", "paper", "random", "reinforce"]
 ControllerName = Literal["tuned", "as-released"]
 MOST_UNITS = 100_000  # one group may grow by for one task: far beyond what is useful, and what memory holds
+Units = Annotated[Natural, Field(le=MOST_UNITS)]
 
 
+@section("search")
 @dataclass(frozen=True)
 class SearchSettings:
     """Settings of one task's search, the same for every searcher so that comparisons are fair.
 
-    kind         which searcher: "bayesian" (a Gaussian process on accuracy), "paper" (on the reward, as in the paper),
-                 "random" or "reinforce" (RCL's)
-    trials       N: most children trained after the opening points
-    patience     H: children in a row, after the opening points, without a new best reward
-    warm_points  m: opening points, trained before the search proper begins
-    bounds       most units a group may grow by: one number for all groups, or one per group
-    round_size   children asked for, and trained together, in one round; a searcher may give fewer. z = 0 comes along
-                 with the first round, or alone before it where children are trained one by one
-    memory_gb    most memory that children trained together may take; a larger round is trained in parts
-    least_gain   of "bayesian": it is over when no point is expected to raise the reward by this much; 0: never. With a
-                 target reached, saving all that could be added counts 0.1
-    transfer     of "bayesian": whether the trials of earlier tasks are data for this one
-    controller   of "reinforce": "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
+    kind              which searcher: "bayesian" (a Gaussian process on accuracy), "paper" (on the reward, as in the
+                      paper), "random" or "reinforce" (RCL's)
+    trials            N: most children trained after the opening points
+    patience          H: children in a row, after the opening points, without a new best reward
+    warm_points       m: opening points, trained before the search proper begins
+    bounds            most units a group may grow by: one number for all groups, or one per group
+    round_size        children asked for, and trained together, in one round; a searcher may give fewer. z = 0 comes
+                      along with the first round, or alone before it where children are trained one by one
+    memory_gb         most memory that children trained together may take; a larger round is trained in parts
+    children_at_once  most children trained together: a larger round is trained in parts; None: as many as fit
+    least_gain        of "bayesian": it is over when no point is expected to raise the reward by this much; 0: never.
+                      With a target reached, saving all that could be added counts 0.1
+    transfer          of "bayesian": whether the trials of earlier tasks are data for this one
+    controller        of "reinforce": "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
     """
 
     kind: SearchKind = "bayesian"
-    trials: int = 20
-    patience: int = 5
-    warm_points: int = 3
-    bounds: int | tuple[int, ...] = 29
-    round_size: int = 8
-    memory_gb: float = 16.0
-    least_gain: float = 2e-3
+    trials: PositiveInt = 20
+    patience: PositiveInt = 5
+    warm_points: Natural = 3
+    bounds: OneOrEach[Units] = 29
+    round_size: PositiveInt = 8
+    memory_gb: Positive = 16.0
+    children_at_once: PositiveInt | None = None
+    least_gain: NonNegative = 2e-3
     transfer: bool = True
     controller: ControllerName = "tuned"
-
-    def __post_init__(self) -> None:
-        """Refuse values no search can run with."""
-        settle(
-            self,
-            "search",
-            kind=word(*get_args(SearchKind)),
-            trials=whole(least=1),
-            patience=whole(least=1),
-            warm_points=whole(least=0),
-            bounds=widths(most=MOST_UNITS),
-            round_size=whole(least=1),
-            memory_gb=number(above=0),
-            least_gain=number(least=0),
-            transfer=flag,
-            controller=word(*get_args(ControllerName)),
-        )
 
     @property
     def most_trials(self) -> int:

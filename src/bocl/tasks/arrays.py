@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from bocl.checks import counted, number, shown, whole
+from bocl.checks import Natural, Number, checked
 from bocl.errors import ConfigError, DataError
 from bocl.seeding import seed_for
 from bocl.tasks.images import channel_statistics, fingerprint_of
 from bocl.tasks.partition import cut
 from bocl.tasks.samples import Samples, check_alike, check_fit, checked_samples, class_count, make_split, make_task
 from bocl.tasks.task import Split, Task, checked_index
+from bocl.wording import counted, shown
 
 _PAIRS = "a list with one pair (X, y) per task"
 
@@ -80,7 +82,7 @@ def from_arrays(
             if len(values) != len(tasks):
                 entries = counted(len(values), "entry", "entries")
                 raise DataError(f"{what} has {entries} for {counted(len(tasks), 'task')}; give one for each task")
-    seed = whole(least=0)("seed", seed)
+    seed = checked("seed", seed, Natural)
 
     first: Samples | None = None
     made: list[Task] = []
@@ -130,6 +132,6 @@ def _check_list(name: str, values: object, wanted: str) -> None:
 
 def _check_fraction(name: str, value: object) -> None:
     try:
-        number(above=0, below=1)(name, value)
+        checked(name, value, Annotated[Number, Field(gt=0, lt=1)])
     except ConfigError as error:
         raise DataError(f"{name} is {shown(value)}; give a fraction between 0 and 1, such as 0.1") from error

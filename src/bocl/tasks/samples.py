@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bocl.checks import beyond_memory, shown
+from bocl.checks import beyond_memory
 from bocl.errors import DataError
 from bocl.tasks.task import Split, Task
+from bocl.wording import shown
 
 # What numpy can hold, and bfloat16, which is turned into float32.
 _TENSOR_TYPES = {

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-from bocl.checks import counted
 from bocl.errors import DeviceError
+from bocl.wording import counted
 
 WORTH_SHARING = 10_000_000  # floating-point operations
 

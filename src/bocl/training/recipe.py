@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from bocl.checks import number, settle, whole, word
+from pydantic import Field
+
+from bocl.checks import Natural, NonNegative, Positive, PositiveInt, section
 
 Optimiser = Literal["adam", "sgd"]
 Schedule = Literal["constant", "cosine"]
 Precision = Literal["tf32", "float32", "bf16"]
 
 
+@section("recipe")
 @dataclass(frozen=True)
 class Recipe:
     """Optimiser, batches and length of a training.
@@ -25,26 +28,11 @@ class Recipe:
     """
 
     optimiser: Optimiser = "adam"
-    learning_rate: float = 1e-3
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    batch_size: int = 32
-    epochs: int = 15
+    learning_rate: Positive = 1e-3
+    momentum: Annotated[NonNegative, Field(lt=1)] = 0.9
+    weight_decay: NonNegative = 1e-4
+    batch_size: PositiveInt = 32
+    epochs: PositiveInt = 15
     schedule: Schedule = "constant"
-    patience: int = 0
+    patience: Natural = 0
     precision: Precision = "tf32"
-
-    def __post_init__(self) -> None:
-        settle(
-            self,
-            "recipe",
-            optimiser=word(*get_args(Optimiser)),
-            learning_rate=number(above=0),
-            momentum=number(least=0, below=1),
-            weight_decay=number(least=0),
-            batch_size=whole(least=1),
-            epochs=whole(least=1),
-            schedule=word(*get_args(Schedule)),
-            patience=whole(least=0),
-            precision=word(*get_args(Precision)),
-        )

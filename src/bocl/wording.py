@@ -1,0 +1,86 @@
+"""Values, figures and messages as a person would say them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
+from statistics import fmean, stdev
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return ``1 group``, ``2 groups``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def shown(value: object) -> str:
+    """Return a value short enough for one line."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a user's own __repr__ may fail in any way, and Python refuses to write very large integers
+        text = f"a {type(value).__name__}"
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """Return a text cut to 60 characters at most."""
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def as_written(value: object) -> str:
+    """Return a value as a TOML file holds it, with its kind where that is not plain to see."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return f"a table with {', '.join(map(str, value))}" if value else "an empty table"
+    if isinstance(value, date | time):
+        return f"the date or time {value}"
+    text = shortened(json.dumps(value, ensure_ascii=False, default=str))
+    if isinstance(value, str):
+        return f"the string {text}"
+    return f"the list {text}" if isinstance(value, list | tuple) else text
+
+
+def one_line(message: str) -> str:
+    """Return a message with what cannot be printed, such as a line break in a name, escaped; a list keeps its lines."""
+    return "\n  ".join("".join(map(_printable, entry)) for entry in message.split("\n  "))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
+def percent(value: float) -> str:
+    """Return an accuracy as a percentage."""
+    return "failed" if math.isnan(value) else f"{100 * value:.2f} %"
+
+
+def points(value: float) -> str:
+    """Return a difference of accuracies in points; exactly nothing is a plain 0."""
+    return "0" if value == 0 else f"{100 * value:+.2f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time."""
+    if seconds < 600:
+        return f"{seconds:.1f} s" if seconds < 60 and not isinstance(seconds, int) else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def millions(count: float) -> str:
+    """Return a large count in three figures or so."""
+    return f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count / 1e3:,.0f} k"
+
+
+def widths_text(widths: Sequence[int]) -> str:
+    """Return units added, one number per hidden group."""
+    return ", ".join(map(str, widths))
+
+
+def mean_and_spread(values: Sequence[float], mean: Callable[[float], str], spread: Callable[[float], str]) -> str:
+    """Return ``mean ± sd`` of several values; the mean alone where they are one, or all the same."""
+    centre = mean(fmean(values))
+    return f"{centre} ± {spread(stdev(values))}" if len(set(values)) > 1 else centre
