@@ -22,16 +22,7 @@ from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
 from bocl.networks.graph import Add, Function, Graph, Norm, Widths
-from bocl.networks.growth import (
-    PARTS,
-    Growth,
-    GrowthSettings,
-    GrowthSpace,
-    Shapes,
-    count_tensors,
-    initialise,
-    tensor_names,
-)
+from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise, tensor_names
 from bocl.networks.stacked import Children
 
 
@@ -98,8 +89,7 @@ class StampedNetwork:
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part."""
-        counts = [count_tensors(tensors) for tensors in (self.layers, *self.own)]
-        return {part: sum(count[part] for count in counts) for part in PARTS}
+        return count_tensors(self.layers, *self.own)
 
     def shapes(self, added: Sequence[Widths], classes: Sequence[int]) -> Shapes:
         """Return the shape of every tensor after tasks that added these units: shared by NAME, own by TASK/NAME."""
