@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -150,10 +151,10 @@ class GrowthSpace:
         return totals
 
 
-def count_tensors(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+def count_tensors(*stored: Mapping[str, Tensor]) -> dict[str, int]:
     """Count the parameters that are stored, by part."""
     totals = dict.fromkeys(PARTS, 0)
-    for name, tensor in tensors.items():
+    for name, tensor in chain.from_iterable(tensors.items() for tensors in stored):
         if is_parameter(name):
             totals[_part(name)] += tensor.numel()
     return totals

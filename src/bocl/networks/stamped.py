@@ -24,16 +24,7 @@ from bocl.networks import functions
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
 from bocl.networks.graph import Add, Function, Graph, Norm, Widths
-from bocl.networks.growth import (
-    PARTS,
-    Growth,
-    GrowthSettings,
-    GrowthSpace,
-    Shapes,
-    count_tensors,
-    initialise,
-    tensor_names,
-)
+from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise, tensor_names
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
 
@@ -111,8 +102,7 @@ class StampedNetwork:
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part."""
-        counts = [count_tensors(tensors) for tensors in (self.layers, *self.own)]
-        return {part: sum(count[part] for count in counts) for part in PARTS}
+        return count_tensors(self.layers, *self.own)
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor; refuse stamps that cannot be."""

@@ -37,7 +37,7 @@ class Trainable(Protocol):
     def signature(self) -> Hashable:
         """Networks of one signature compute alike: copying one's state into the other makes them the same.
 
-        It may name an object by its ``id()`` if the network keeps that object alive, and the object never changes.
+        It may name an object by its ``id()`` where the network keeps it alive and what is read of it never changes.
         """
         ...
 
