@@ -62,6 +62,7 @@ class Start:
     machine   device, its name, system, threads
     at_once   how many runs shared the device: of more than one, times are not a run's own
     time      when it began, for people
+    headline  whether its study lets it stand for its method; None in older records, which do not say
     """
 
     format: int
@@ -74,6 +75,7 @@ class Start:
     at_once: int
     time: str
     memory: str = ""
+    headline: bool | None = None
 
 
 @dataclass(frozen=True)
