@@ -30,9 +30,7 @@ from replication.search.standings import Standing, compare, contestants, streams
 from replication.search.trial_table import TrialTable, read_table, write_table
 
 AFTER = (5, 10, 30)  # trials: where regret is told
-app = typer.Typer(
-    name="python -m replication.search", no_args_is_help=True, add_completion=False, rich_markup_mode=None
-)
+app = typer.Typer(name="python -m replication.search", add_completion=False, rich_markup_mode=None)
 
 
 @app.command("replay")
