@@ -17,9 +17,9 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
 
-STUDIES := $(addprefix paper/,systems search attention warm-start price equal-size front more-seeds)
-TIMED := $(addprefix paper/,time time-spread)
-OURS := results/paper
+TOGETHER := systems search attention warm-start price equal-size front more-seeds
+ALONE := time time-spread
+OURS := replication/results
 WORKERS ?= 1
 ifdef QUICK
 RECORDS ?= runs/quick
@@ -27,20 +27,22 @@ REPLICATE := --on digits --seeds 0 --set stream.tasks=3 --set recipe.epochs=10 -
 endif
 RECORDS ?= $(OURS)
 KEPT := $(patsubst ./%,%,$(RECORDS:/=))
+PAGE := $(if $(filter $(OURS),$(KEPT)),runs/replication,$(KEPT))
 REPLICATE += --out runs/of-$(subst /,-,$(KEPT)) --records $(KEPT)
 
 replicate: $(READY)  ## what the folder RECORDS lacks of the paper's evaluation, and a page of it: a GPU, WORKERS=16, hours; QUICK=1: on digits, minutes
-	$(BIN)/bocl study $(STUDIES) $(REPLICATE) --workers $(WORKERS)
-	$(BIN)/bocl study $(TIMED) $(REPLICATE)
+	$(BIN)/bocl study $(TOGETHER:%=replication/studies/%.toml) $(REPLICATE) --workers $(WORKERS)
+	$(BIN)/bocl study $(ALONE:%=replication/studies/%.toml) $(REPLICATE)
 	$(MAKE) page
 
-page: $(READY)  ## that page; of our own records also its figures and every table of the READMEs
-	rm -rf runs/figures
-	$(BIN)/bocl report $(KEPT) -o $(KEPT)/report.html $(if $(filter $(OURS),$(KEPT)),--assets runs/figures)
+page: $(READY)  ## that page; of our own records, in runs/replication, also its figures, and every table of the documents
+	rm -rf $(PAGE)/figures
+	$(BIN)/python -m replication.page $(KEPT) -o $(PAGE)/report.html $(if $(filter $(OURS),$(KEPT)),--assets $(PAGE)/figures)
 ifeq ($(KEPT),$(OURS))
-	rm -rf $(OURS)/figures && mkdir $(OURS)/figures
-	cp runs/figures/figure-*.svg runs/figures/attention-*.svg $(OURS)/figures/
-	$(BIN)/python results/tables.py --write
+	$(BIN)/python -m replication.search figure replication/measurements/search/permuted-mnist.json \
+		replication/measurements/search/split-cifar100.json -o $(PAGE)/figures
+	cp $(PAGE)/figures/$(notdir $(wildcard replication/figures/*.svg)) replication/figures/
+	$(BIN)/python -m replication.tables --write
 endif
 
 torture: $(READY)  ## kill runs at every system call and at random moments, and see that nothing is lost

@@ -281,7 +281,7 @@ def test_another_config_in_the_same_folder_is_refused(bocl):
 
 def test_list_and_validate_speak_json_too(bocl):
     names = json.loads(bocl("list", "--json")[1])
-    assert {"presets", "studies", "streams", "networks", "methods", "searchers"} == set(names)
+    assert {"presets", "streams", "networks", "methods", "searchers"} == set(names)
     assert all(line for entries in names.values() for line in entries.values())
     assert "permuted-mnist" in bocl("list")[1]
     assert json.loads(bocl("validate", "digits", "--json")[1])["method"] == "bocl"

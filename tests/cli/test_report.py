@@ -12,7 +12,7 @@ from bocl.wording import percent
 
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests" / "fixtures" / "run-format-2"
-SMALL = ROOT / "results" / "small"
+SMALL = ROOT / "replication" / "measurements" / "small"
 
 
 def test_a_run_becomes_a_page(bocl, tmp_path):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 
 import pytest
 
 from bocl.errors import ConfigError, WorkError
-from bocl.experiment.study import jobs, load_study, studies
+from bocl.experiment.study import jobs, load_study
 from bocl.experiment.workers import run_jobs
 from bocl.records.journal import Journal
+from bocl.records.summary import summarise_all
 
 OPTIONS = {"device": "cpu", "data": None, "command": "bocl study"}
 QUICK = ["stream.tasks=2", "recipe.epochs=1", "search.kind=random", "search.trials=1", "search.warm_points=1"]
@@ -40,21 +43,6 @@ def mine(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(MINE)
     return str(path)
-
-
-def test_every_shipped_study_can_be_made():
-    assert {"paper/systems", "paper/search", "paper/attention", "paper/front"} <= set(studies())
-    for name, line in studies().items():
-        assert line
-        found = jobs([load_study(name)])
-        assert len({(job.preset, job.name, job.seed) for job in found}) == len(found)
-
-
-def test_runs_of_the_same_name_are_the_same_in_all_studies():
-    made: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
-    for name in studies():
-        for job in jobs([load_study(name)], seeds=[0]):
-            assert made.setdefault((job.preset, job.name), (job.method, job.overrides)) == (job.method, job.overrides)
 
 
 def test_a_study_is_every_run_on_every_preset_with_every_seed(mine):
@@ -96,8 +84,8 @@ def test_a_study_that_makes_no_sense_is_refused_before_anything_runs(tmp_path, t
 
 
 def test_unknown_names_are_told(mine):
-    with pytest.raises(ConfigError, match=r"unknown study 'paper/sistems' \(did you mean 'paper/systems'"):
-        load_study("paper/sistems")
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: there is no such file"):
+        load_study("nowhere.toml")
     with pytest.raises(ConfigError, match="no run 'deer'"):
         jobs([load_study(mine)], names=["deer"])
     with pytest.raises(ConfigError, match="none of the runs"):
@@ -164,6 +152,37 @@ def test_what_the_records_hold_is_not_made_again_elsewhere_unless_it_differs(min
     assert all(part["seconds"] > 0 and part["workers"] == 1 and part["versions"]["torch"] for part in parts)
 
 
+def test_a_run_whose_journal_is_archived_is_not_made_again(mine, tmp_path):
+    wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
+    told: list[str] = []
+    options = {"workers": 1, "records": tmp_path / "kept", "tell": told.append, **OPTIONS}
+    run_jobs(wanted, tmp_path / "out", **options)
+    with tarfile.open(tmp_path / "kept" / "digits.tar.xz", "w:xz") as archive:
+        archive.add(tmp_path / "kept" / "digits" / "sn-seed-3.jsonl", "sn-seed-3.jsonl")
+    shutil.rmtree(tmp_path / "kept" / "digits")
+    told.clear()
+    run_jobs(wanted, tmp_path / "other", **options)
+    assert told == [f"1 of 1 run already in {tmp_path / 'kept'}"]
+    other = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, "recipe.batch_size=48"])
+    run_jobs(other, tmp_path / "third", **options)
+    assert (tmp_path / "kept" / "digits" / "sn-seed-3.jsonl").exists(), "a new journal is loose"
+    (now,) = summarise_all([tmp_path / "kept"])
+    assert now.config["recipe"]["batch_size"] == 48, "and takes the place of the one in the archive"
+
+
+def test_what_a_study_says_of_a_run_is_in_its_record(tmp_path):
+    (tmp_path / "two.toml").write_text(
+        'on = ["digits"]\n[[run]]\nmethod = "sn"\nheadline = true\n'
+        '[[run]]\nmethod = "sn"\nname = "slow"\nset = ["recipe.learning_rate=1e-4"]'
+    )
+    study = load_study(str(tmp_path / "two.toml"))
+    options = {"workers": 2, "records": tmp_path / "kept", "tell": print, **OPTIONS}
+    assert run_jobs(jobs([study], overrides=QUICK), tmp_path / "out", **options) == 0
+    slow, usual = sorted(summarise_all([tmp_path / "kept"]), key=lambda run: run.config["recipe"]["learning_rate"])
+    assert (usual.headline, slow.headline) == (True, False)
+    assert {session.at_once for run in (usual, slow) for session in run.sessions} == {2}
+
+
 def test_a_run_that_fails_is_told_and_the_others_go_on(mine, tmp_path):
     wanted = jobs([load_study(mine)], names=["sn", "dear"], seeds=[3], overrides=QUICK)
     (tmp_path / "out" / "digits" / "sn" / "sn-seed3").mkdir(parents=True)
@@ -201,11 +220,10 @@ def test_stopped_its_runs_stop_too(mine, tmp_path):
 
 
 def test_several_studies_at_once_make_shared_runs_once(tmp_path, mine):
-    together = jobs([load_study(name) for name in studies()])
-    assert len({job.run_place for job in together}) == len(together)
-    apart = {job.run_place for name in studies() for job in jobs([load_study(name)])}
-    assert {job.run_place for job in together} == apart
     path = tmp_path / "other.toml"
+    path.write_text('on = ["digits"]\nseeds = [4, 5]\n[[run]]\nmethod = "sn"')
+    shared = jobs([load_study(mine), load_study(str(path))], names=["sn"])
+    assert [job.seed for job in shared] == [3, 4, 5]
     path.write_text('on = ["digits"]\nseeds = [3]\n[[run]]\nname = "dear"\nset = ["reward.alpha=0.2"]')
     with pytest.raises(ConfigError, match="two studies have a run 'dear' on digits that differs; rename one of them"):
         jobs([load_study(mine), load_study(str(path))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,8 @@ ODD_NAMES = (
     "$HOME", ".", "..", "/dev/null", "/dev/null/x", "/proc/nowhere", "nowhere", "nowhere/deep", "x" * 300, "d/" * 3000,
     "file", "file/x", "empty", "loop", "dangling", "run", "run/journal.jsonl", "broken", "full", "grid", "mine.toml",
     "bad.toml", "folder.toml", "digits", "digit", "\udcff", "\x1b[31mred", "=", "%s", "{}", "\u202e", "own",
-    "a" * 254 + ".toml",
+    "a" * 254 + ".toml", "kept.tar.xz", "kept.tar.xz/a.jsonl", "kept.tar.xz/b.jsonl", "kept.tar.xz/a.jsonl/x",
+    "broken.tar.xz", "broken.tar.xz/a.jsonl", "a" * 254 + ".tar.xz/a.jsonl",
 )  # fmt: skip
 NAMES = st.one_of(
     st.sampled_from(ODD_NAMES),
@@ -136,6 +138,9 @@ def fill(folder: Path) -> None:
     (folder / "broken" / "bocl-seed0" / "journal.jsonl").write_bytes(b"\x00\xff{\n")
     (folder / "broken" / "bocl-seed0" / "journal.jsonl.lock").touch()
     shutil.copytree(RUN, folder / "run")
+    with tarfile.open(folder / "kept.tar.xz", "w:xz") as archive:
+        archive.add(RUN / "journal.jsonl", "a.jsonl")
+    (folder / "broken.tar.xz").write_bytes((folder / "kept.tar.xz").read_bytes()[:-9])
     (folder / "full" / "bocl-seed0").mkdir(parents=True)
     (folder / "full" / "bocl-seed0" / "notes").write_text("something that is not a run")
     (folder / "grid").mkdir()

@@ -18,7 +18,7 @@ from bocl.search.problem import Problem
 from bocl.search.reinforce import MOST_DRAWS, ReinforceSearch
 from bocl.search.settings import SearchSettings
 
-BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "controllers.py"))
+BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "replication" / "search" / "controllers.py"))
 BOUNDS = (3, 0, 2)
 POINTS = list(itertools.product(*(range(bound + 1) for bound in BOUNDS)))
 REWARDS = [0.7 * z[0] - 0.2 * z[0] ** 2 + 0.3 * z[0] * z[2] - 0.1 * z[2] + 1.0 for z in POINTS]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from bocl.benchmarks.memory import forget_peak_memory, peak_memory_mb
+from bocl.benchmarks.peak import forget_peak_memory, peak_memory_mb
+from bocl.checks import counted
 from bocl.methods.rounds import padding
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
@@ -54,8 +55,18 @@ class Row:
     peak_memory_mb: float
     speedup_over_plain: float
 
+    def describe(self) -> str:
+        """Say it in one line."""
+        return (
+            f"{self.network:6} {self.mode:6} {counted(self.children, 'child', 'children'):>12}  "
+            f"{1e3 * self.seconds_per_child_epoch:10.2f} ms per child and epoch  "
+            f"{self.samples_per_second:12,.0f} samples/s  {self.speedup_over_plain:7.2f} x plain"
+        )
 
-CHILDREN = (1, 4, 16, 32, 64)
+
+def counts(device: torch.device, quick: bool) -> tuple[int, ...]:
+    """Return how many children are trained together: fewer where a CPU would take long."""
+    return (1, 8) if quick else (1, 4, 8, 16) if device.type == "cpu" else (1, 4, 16, 32, 64)
 
 
 def cases(device: torch.device, quick: bool) -> list[Case]:
@@ -83,9 +94,11 @@ def cases(device: torch.device, quick: bool) -> list[Case]:
 
 
 def measure(
-    device: torch.device, *, quick: bool = False, children: Sequence[int] = CHILDREN, tell: Callable[[Row], None]
+    device: torch.device, *, quick: bool = False, children: Sequence[int] = (), tell: Callable[[Row], None]
 ) -> list[Row]:
     """Measure every case in every mode; ``tell`` hears each row as it is done.
+
+    children  how many are trained together, one measurement for each; else ``counts``
 
     Plain and eager loops are timed over one epoch. Ours is timed over a whole training of several epochs, making
     the children and scoring them included, as a search runs it.
@@ -103,7 +116,7 @@ def measure(
         network, task = _known_network(case, device)
         add(case, "plain", 1, partial(_plain_epoch, case, network, task), 1)
         add(case, "eager", 1, partial(_eager_epoch, case, network, task), 1)
-        for count in children:
+        for count in children or counts(device, quick):
             add(case, "ours", count, partial(_ours, case, network, task, count, StepCache()), case.recipe.epochs)
     return rows
 
@@ -112,11 +125,6 @@ def _plain_seconds(rows: Sequence[Row], case: Case, otherwise: float) -> float:
     """Return what the plain loop took for this network; it is measured first."""
     taken = [row.seconds_per_child_epoch for row in rows if row.network == case.network and row.mode == "plain"]
     return taken[0] if taken else otherwise
-
-
-def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the rows as JSON values."""
-    return {"rows": [asdict(row) for row in rows]}
 
 
 def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork, DeviceTask]:

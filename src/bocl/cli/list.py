@@ -10,17 +10,15 @@ import typer
 
 
 def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
-    """List presets, studies, streams, networks, methods and searchers."""
+    """List presets, streams, networks, methods and searchers."""
     from bocl.experiment.build import NETWORKS
     from bocl.experiment.config import presets
-    from bocl.experiment.study import studies
     from bocl.method_table import METHODS
     from bocl.search.searchers import SEARCHERS
     from bocl.tasks.streams import STREAMS
 
     names: dict[str, dict[str, str]] = {
         "presets": presets(),
-        "studies": studies(),
         "streams": _first_lines(STREAMS),
         "networks": _first_lines(NETWORKS),
         "methods": _first_lines({name: entry.load() for name, entry in METHODS.items()}),
@@ -36,7 +34,6 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
     console = make_console()
     hints = {
         "presets": "bocl run NAME",
-        "studies": "bocl study NAME --out FOLDER",
         "streams": "--set stream.name=NAME",
         "networks": "--set network=NAME, or your own package.module:function",
         "methods": "--methods NAME,NAME",

@@ -45,6 +45,8 @@ def run_command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     at_once: Annotated[int, typer.Option(help="Runs side by side on one GPU; times are then not each run's own.")] = 1,
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
+    shares_device: Annotated[int, typer.Option(hidden=True, min=1, help="Runs on it at once, for the record.")] = 1,
+    headline: Annotated[bool, typer.Option("--headline", hidden=True, help="It stands for its method.")] = False,
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -77,7 +79,16 @@ def run_command(
     )
     try:
         with stopping_on_terminate(), Display(runs=len(grid)) as display:
-            failed = run_grid(grid, device=device, data=data, watch=display.watch, audit=audit, at_once=at_once)
+            failed = run_grid(
+                grid,
+                device=device,
+                data=data,
+                watch=display.watch,
+                audit=audit,
+                at_once=at_once,
+                shares_device=shares_device,
+                headline=headline,
+            )
     except KeyboardInterrupt as stop:
         typer.echo("bocl: stopped; run the same command again to go on from the last finished round", err=True)
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None

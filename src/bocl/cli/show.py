@@ -9,7 +9,10 @@ import typer
 
 
 def show_command(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs; journals, or .tar.xz of them."),
+    ],
     task: Annotated[int | None, typer.Option(help="Show the trials of this task, numbered from 1.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:

@@ -10,9 +10,7 @@ from bocl.cli.run import Overrides
 
 
 def study_command(
-    sources: Annotated[
-        list[str], typer.Argument(metavar="STUDY…", help="Studies by name (`bocl list`), or .toml files.")
-    ],
+    sources: Annotated[list[str], typer.Argument(metavar="STUDY...", help="Studies, .toml files.")],
     out: Annotated[str, typer.Option("--out", "-o", help="Work folder of the runs, where they go on.")],
     on: Annotated[
         str | None,
@@ -27,7 +25,8 @@ def study_command(
     records: Annotated[
         str | None,
         typer.Option(
-            help="Folder that keeps the journals of finished runs; one in it, of the same settings, is not made again."
+            help="Folder that keeps the journals of finished runs, or archives of them; a run whose journal is there, "
+            "of the same settings, is not made again."
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",

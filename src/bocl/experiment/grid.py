@@ -63,9 +63,19 @@ def plan(
 
 
 def run_grid(
-    grid: Grid, *, device: str = "auto", data: str | None = None, watch: Watch, audit: bool = True, at_once: int = 1
+    grid: Grid,
+    *,
+    device: str = "auto",
+    data: str | None = None,
+    watch: Watch,
+    audit: bool = True,
+    at_once: int = 1,
+    shares_device: int = 1,
+    headline: bool = False,
 ) -> dict[Path, WorkError]:
-    """Run a grid; what is finished is passed over, what was begun goes on.
+    """Run a grid, ``at_once`` runs side by side; what is finished is passed over, what was begun goes on.
+
+    shares_device, headline  of every run, for the record
 
     A run whose work fails does not keep the others from running: what failed is returned, by folder. Wrong input
     ends the grid at once, because it is likely wrong for all.
@@ -82,7 +92,16 @@ def run_grid(
 
         try:
             with watch(config, folder) as listen:
-                run(config, folder, device=device, data=data, listen=hear, audit=audit, at_once=at_once)
+                run(
+                    config,
+                    folder,
+                    device=device,
+                    data=data,
+                    listen=hear,
+                    audit=audit,
+                    shares_device=max(shares_device, min(at_once, len(grid))),
+                    headline=headline,
+                )
         except WorkError as error:
             failed[folder] = error
 

@@ -38,16 +38,18 @@ def run(
     data: str | None = None,
     listen: Listener = nobody,
     audit: bool = True,
-    at_once: int = 1,
+    shares_device: int = 1,
+    headline: bool = False,
     on_cost: Callable[[float], None] | None = None,
 ) -> list[TaskRecord]:
     """Run a config in a folder, from where the folder stands, and return the records of all its tasks.
 
     Everything that can be wrong with the input is found before the folder is touched.
 
-    audit    prove after every task that the earlier ones are untouched, else stop with WorkError
-    at_once  how many runs share the device, for the record: times of a run that was not alone are no one's cost
-    on_cost  called at the end with the seconds that writing and auditing took
+    audit          prove after every task that the earlier ones are untouched, else stop with WorkError
+    shares_device  how many runs share it, for the record: times of a run that was not alone are no one's cost
+    headline       whether the run stands for its method in its study, for the record
+    on_cost        called at the end with the seconds that writing and auditing took
     """
     graph = build_network(config.network)
     learner = build_method(config, graph, device)
@@ -61,7 +63,15 @@ def run(
         _check_same_data(store, stream)
         prior_trials = _check_same_prior_trials(store, config)
         store.restore(learner)
-        begin_session(store, config, learner, stream, prior_trials=prior_trials, at_once=at_once)
+        begin_session(
+            store,
+            config,
+            learner,
+            stream,
+            prior_trials=prior_trials,
+            shares_device=shares_device,
+            headline=headline,
+        )
         before = [stream[index] for index in range(len(store.finished))]
         learner.recall(before)
         scored = _Scored(learner, stream)
@@ -164,14 +174,22 @@ def _one_ahead(stream: TaskStream, start: int, first: Task) -> Iterator[tuple[in
 
 
 def begin_session(
-    store: RunStore, config: Config, learner: Learner, stream: TaskStream, *, prior_trials: str, at_once: int = 1
+    store: RunStore,
+    config: Config,
+    learner: Learner,
+    stream: TaskStream,
+    *,
+    prior_trials: str,
+    shares_device: int = 1,
+    headline: bool | None = None,
 ) -> None:
     """Record what a session is going to work on, and where."""
     about = {
         "data": stream.fingerprint(),
         "prior_trials": prior_trials,
         "machine": machine(learner.device),
-        "at_once": at_once,
+        "shares_device": shares_device,
+        "headline": headline,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     store.start(config, [group.name for group in learner.graph.groups], about)

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 def check_at_once(at_once: int, runs: int, device: torch.device, draws: bool) -> None:
-    """Refuse to run side by side where results would depend on it; of a single run it is said for the record."""
+    """Refuse to run side by side where results would depend on it; a single run is alone in any case."""
     if not 1 <= at_once <= MOST_AT_ONCE:
         raise DeviceError(f"--at-once is {at_once}; give a number of runs from 1 to {MOST_AT_ONCE}")
     if runs == 1:

@@ -10,6 +10,7 @@ method = "bocl"                              else `bocl`
 name = "bocl-paper"                          else the method's
 set = ["search.kind=paper"]                  what differs from the preset
 on = ["permuted-mnist"]                      else the study's
+headline = true                              it stands for its method where a report shows one setting of each
 
 Studies share runs: one of the same name, preset and settings is made once.
 """
@@ -18,12 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 
 from bocl.errors import ConfigError, did_you_mean
 from bocl.experiment.build import build_method, build_network
-from bocl.experiment.config import Config, MethodName, first_lines, load_config, run_name
+from bocl.experiment.config import Config, MethodName, load_config, run_name
 from bocl.settings import parse, read_toml
 
 
@@ -35,6 +35,7 @@ class StudyRun:
     name: str | None = None
     set: tuple[str, ...] = ()
     on: tuple[str, ...] | None = None
+    headline: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Job:
     method: MethodName
     seed: int
     overrides: tuple[str, ...]
+    headline: bool = False
 
     def config(self) -> Config:
         """Return its settings."""
@@ -80,19 +82,9 @@ class Job:
         return self.place / run_name(self.method, self.seed)
 
 
-def studies() -> dict[str, str]:
-    """Return the shipped studies: name → the first comment line of its file, which says what it is for."""
-    return {f"paper/{name}": line for name, line in first_lines(resources.files("bocl.presets") / "paper").items()}
-
-
 def load_study(source: str) -> Study:
-    """Read a shipped study by name, or a TOML file by path."""
-    if source.endswith(".toml"):
-        return parse(Study, read_toml(source), source)
-    if source not in studies():
-        raise ConfigError(f"unknown study '{source}'{did_you_mean(source, studies())}; a file is named by its *.toml")
-    with resources.as_file(resources.files("bocl.presets") / f"{source}.toml") as path:
-        return parse(Study, read_toml(path), source)
+    """Read a study from its TOML file."""
+    return parse(Study, read_toml(source), source)
 
 
 def jobs(
@@ -115,7 +107,7 @@ def jobs(
         if name not in known:
             raise ConfigError(f"there is no run '{name}'{did_you_mean(name, known)} in what is to be run")
     found = [
-        Job(preset, entry.name or entry.method, entry.method, seed, (*entry.set, *overrides))
+        Job(preset, entry.name or entry.method, entry.method, seed, (*entry.set, *overrides), entry.headline)
         for study in studies
         for entry in study.run
         for preset in _presets(study, entry, on)

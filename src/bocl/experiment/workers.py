@@ -4,7 +4,8 @@ On a GPU processes fill the pauses that each leaves; with NVIDIA's multi-process
 in a process of its own has the bits it would have alone.
 
     RECORDS/PRESET/NAME-seed-N.jsonl    the journal of every finished run, which is then not made again
-    RECORDS/parts.ndjson                 a line for every time it was worked on: command, date, machine, seconds, runs
+    RECORDS/PRESET.tar.xz               or an archive of them, which is read, not written
+    RECORDS/parts.ndjson                a line for every time it was worked on: command, date, machine, seconds, runs
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from bocl.experiment.config import Config
-from bocl.experiment.side_by_side import MOST_AT_ONCE
 from bocl.experiment.store import machine, versions
 from bocl.experiment.study import Job
+from bocl.records.archives import SUFFIX
 from bocl.records.files import cannot_write
 from bocl.records.identity import relevant_settings
 from bocl.records.run_log import JOURNAL
-from bocl.records.summary import summarise
+from bocl.records.summary import journal_of, summarise
 from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
 from bocl.wording import counted
@@ -107,14 +108,13 @@ class Processes:
 
 def _options(workers: int, device: str, data: str | None) -> list[str]:
     found = ["--device", device, *(["--data", data] if data is not None else [])]
-    if workers > 1:
-        found += ["--at-once", str(min(workers, MOST_AT_ONCE))]  # for the record: the device is shared
-    return found
+    return found + (["--shares-device", str(workers)] if workers > 1 else [])
 
 
 def _command(job: Job, out: Path, options: Sequence[str]) -> list[str]:
     sets = [word for override in job.overrides for word in ("--set", override)]
     which = [job.preset, "--methods", job.method, "--seeds", str(job.seed), *sets]
+    which += ["--headline"] if job.headline else []
     return [sys.executable, "-m", "bocl", "run", *which, "--out", str(out / job.place), "--json", *options]
 
 
@@ -124,8 +124,10 @@ def _record(job: Job, records: Path) -> Path:
 
 def _recorded(job: Job, records: Path) -> bool:
     """Whether the records hold this run, finished, with the same settings as far as it depends on them."""
-    place = _record(job, records)
-    if not place.is_file():
+    loose = _record(job, records)
+    archived = records / f"{job.preset}{SUFFIX}" / loose.name
+    place = next((place for place in (loose, archived) if journal_of(place) == place), None)
+    if place is None:
         return False
     kept = summarise(place)
     then, now = parse_value(Config, kept.config, str(place)), job.config()

@@ -4,7 +4,7 @@
 
 Linear layers are one batched product. A convolution of several children is a grouped one, on a CPU with channels last
 in memory; cuDNN runs that group by group, so on a GPU the windows are laid out (im2col) and multiplied as a batch
-instead. The measurements behind the choice are in benchmarks/README.md.
+instead. The measurements behind the choice are in replication/README.md.
 """
 
 from __future__ import annotations

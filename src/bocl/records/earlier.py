@@ -16,7 +16,7 @@ def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a journal's record as this version would write it."""
     kind = record.get("kind")
     if kind == "start":
-        renamed = _renamed(record, "memory", "prior_trials")
+        renamed = _renamed(_renamed(record, "memory", "prior_trials"), "at_once", "shares_device")
         config = renamed.get("config")
         return {**renamed, "config": upgrade_config(config)} if isinstance(config, Mapping) else renamed
     return _renamed(record, "memory", "extra_numbers") if kind == "task" else dict(record)

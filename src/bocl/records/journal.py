@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import Any
 
 from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError
+from bocl.records.archives import archived_bytes
 from bocl.records.files import FULL, cannot_write, open_file, sync_directory
 
 try:
@@ -327,6 +328,9 @@ def read_with_tail(path: str | Path) -> tuple[list[Line], int]:
 
 
 def _bytes_of(path: Path) -> bytes:
+    archived = archived_bytes(path)
+    if archived is not None:
+        return archived
     try:
         with open_file(path) as file:
             return file.read()

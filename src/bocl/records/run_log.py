@@ -61,8 +61,9 @@ class Start:
     data      fingerprint of the data
     prior_trials  sha256 of the file its searches start from; "" without one, and in early records
     machine   device, its name, system, threads
-    at_once   how many runs shared the device: of more than one, times are not a run's own
+    shares_device  how many runs shared it: of more than one, times are not a run's own
     time      when it began, for people
+    headline  whether its study lets it stand for its method; None in older records, which do not say
     """
 
     format: int
@@ -72,9 +73,10 @@ class Start:
     versions: dict[str, str]
     data: str
     machine: dict[str, Any]
-    at_once: int
+    shares_device: int
     time: str
     prior_trials: str = ""
+    headline: bool | None = None
 
 
 @dataclass(frozen=True)

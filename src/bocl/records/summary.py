@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bocl.errors import FolderError, InputError
+from bocl.records.archives import SUFFIX, archive_of, archived_bytes, archived_runs
 from bocl.records.journal import read_lines, read_with_tail, to_json
 from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
 from bocl.records.record import TaskRecord
@@ -19,12 +20,13 @@ from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint
 class RunSummary:
     """One run: its settings, its finished tasks, and the figures of its accuracy matrix.
 
-    folder      of the run, or its journal where that is kept alone
+    folder      of the run, or its journal where that is kept alone or in an archive
     groups      names of the hidden groups, in the order of widths
     sessions    what it ran on, one entry for each time it was begun or resumed
     head        hash of the journal's last line, which speaks for all its lines
     lines       of the journal, each found to follow the one before it
     torn_bytes  of a record at the end of the journal that is unfinished, and left out here
+    headline    whether its study lets it stand for its method; None in older records, which do not say
     """
 
     folder: Path
@@ -35,6 +37,7 @@ class RunSummary:
     head: str
     lines: int
     torn_bytes: int = 0
+    headline: bool | None = None
 
     @property
     def method(self) -> str:
@@ -89,15 +92,19 @@ class RunSummary:
 
 
 def journal_of(run: Path) -> Path:
-    """Return the journal of a run: the one in its folder, or the file itself where a journal is kept alone."""
-    return run if run.suffix == ".jsonl" and run.is_file() else run / JOURNAL
+    """Return the journal of a run: the one in its folder, or itself where a journal is kept alone or in an archive."""
+    return run if run.suffix == ".jsonl" and _is_there(run) else run / JOURNAL
+
+
+def _is_there(journal: Path) -> bool:
+    return archived_bytes(journal) is not None or journal.is_file()
 
 
 def summarise(run: str | Path) -> RunSummary:
-    """Read one run: its folder, or a journal kept alone."""
+    """Read one run: its folder, or a journal kept alone or in an archive."""
     run = Path(run)
     journal = journal_of(run)
-    if not journal.is_file():
+    if not _is_there(journal):
         raise FolderError(f"{run} is not a run: there is no {JOURNAL} in it")
     lines, torn_bytes = read_with_tail(journal)
     log = RunLog.of([line.record for line in lines], journal)
@@ -120,27 +127,39 @@ def summarise(run: str | Path) -> RunSummary:
         lines[-1].sha256,
         len(lines),
         torn_bytes,
+        start.headline,
     )
 
 
 def find_runs(place: str | Path) -> list[Path]:
-    """Return the runs in a place, by name: itself, a folder or a journal kept alone, or those of the grids it holds.
+    """Return the runs in a place, by name: itself, a folder or a journal; an archive's; or those of grids in it.
 
-    A grid is a folder with runs in it; the place may be one, or hold several, or folders of several, as a study's does.
+    A grid is a folder with runs or archives of journals in it; the place may be one, or hold several, or folders of
+    several, as a study's does.
     """
     place = Path(place)
-    if not os.path.exists(place):  # unlike Path.exists, it takes any name
+    if archive_of(place) is not None:
+        runs = archived_runs(place)
+    elif not os.path.exists(place):  # unlike Path.exists, it takes any name
         raise FolderError(f"{place}: there is no such folder")
-    if journal_of(place).is_file():
-        return [place]
-    inside = _no_runs(place)
-    grids = [place, *inside, *(folder for each in inside for folder in _no_runs(each))]
-    runs = sorted(
-        run for grid in grids for run in (*(path.parent for path in grid.glob(f"*/{JOURNAL}")), *grid.glob("*.jsonl"))
-    )
+    elif _is_there(journal_of(place)):
+        runs = [place]
+    else:
+        inside = _no_runs(place)
+        grids = [place, *inside, *(folder for each in inside for folder in _no_runs(each))]
+        runs = sorted(run for grid in grids for run in _runs_of(grid))
     if not runs:
         raise FolderError(f"{place} holds no runs: there is no {JOURNAL} in it or in the folders under it")
     return runs
+
+
+def _runs_of(grid: Path) -> Iterator[Path]:
+    """Yield the runs in a folder. A journal in the folder PLACE takes the place of its namesake in PLACE.tar.xz."""
+    yield from (path.parent for path in grid.glob(f"*/{JOURNAL}"))
+    yield from grid.glob("*.jsonl")
+    for archive in (path for path in grid.glob(f"*{SUFFIX}") if path.is_file()):
+        later = grid / archive.name.removesuffix(SUFFIX)
+        yield from (run for run in archived_runs(archive) if not (later / run.name).is_file())
 
 
 def _no_runs(place: Path) -> list[Path]:

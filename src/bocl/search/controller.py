@@ -52,7 +52,7 @@ class ControllerSettings:
     entropy: float
 
 
-#: RCL's own figures; and those that did best on simulated rewards (benchmarks/README.md).
+#: RCL's own figures; and those that did best on simulated rewards (replication/README.md).
 CONTROLLERS: dict[ControllerName, ControllerSettings] = {
     "as-released": ControllerSettings(rate=1e-3, critic_rate=5e-3, batch=1, entropy=0.0),
     "tuned": ControllerSettings(rate=2e-2, critic_rate=None, batch=4, entropy=0.05),

@@ -1,0 +1,1 @@
+"""What training costs, as the records in measurements/speed have it."""
