@@ -11,12 +11,6 @@ import pytest
 from bocl.experiment.config import load_config, presets
 from bocl.experiment.grid import METHOD_NAMES
 from bocl.experiment.study import jobs, load_study, studies
-from bocl.records.summary import summarise_all
-from bocl.report.layout import draw
-from bocl.report.page import page
-from bocl.report.sections import sections
-from bocl.report.svg import standalone
-from bocl.report.systems import arrange
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -46,20 +40,6 @@ def test_make_replicate_makes_every_study():
     alone = re.search(r"^TIMED := .*paper/,(.*)\)$", makefile, re.MULTILINE)[1].split()
     assert {f"paper/{name}" for name in (*together, *alone)} == set(studies())
     assert all(load_study(f"paper/{name}").alone == (name in alone) for name in (*together, *alone))
-
-
-def test_the_page_and_its_figures_are_what_the_records_say(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    runs = summarise_all(["results/paper"])
-    kept = RECORDS
-    stale = page(runs) != (kept / "report.html").read_text(encoding="utf-8")  # megabytes, which pytest would compare
-    assert not stale, "run `make page`"
-    charts = {
-        chart.name: chart for section in sections(arrange(runs)) for _, charts in section.rows for chart in charts
-    }
-    figures = {path.stem: path.read_text(encoding="utf-8") for path in (kept / "figures").glob("*.svg")}
-    assert set(figures) == set(charts), "run `make page`"
-    assert [name for name in charts if figures[name] != standalone(draw(charts[name], legend=True))] == []
 
 
 def test_the_file_tree_names_every_module():

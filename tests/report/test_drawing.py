@@ -1,4 +1,4 @@
-"""Scales, marks, and the same drawing as SVG and PDF."""
+"""Scales, marks, and drawings as SVG."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import xml.etree.ElementTree as ET
 from itertools import pairwise
 
 import pytest
-from report_examples import a_run, a_search, some_diagnostics
 
 from bocl.report.beliefs import calibration, gains, posteriors
-from bocl.report.charts import Axis, Bar, Bars, Growth, HeatMap, Plot, Point, Series
+from bocl.report.charts import Axis, Bar, Bars, GrowthChart, HeatMap, Plot, Point, Series
 from bocl.report.drawing import Box, Circle, Drawing, Line, Shape, Words, mark
 from bocl.report.figures import accuracy_against_parameters, accuracy_bars, first_task
 from bocl.report.inside import accuracy_matrix, growth, searches
+from bocl.report.label_placement import Name, stand_beside
 from bocl.report.layout import draw
-from bocl.report.names import Name, stand_beside
-from bocl.report.pdf import to_pdf
 from bocl.report.scale import Scale, by_errors, fit, say, ticks, whole_ticks, without_the_lowest
-from bocl.report.style import COLOURS, HEAT, MARKS, Style, heat
-from bocl.report.svg import inline, standalone
+from bocl.report.style import HEAT, MARKS, Style, colours, heat
+from bocl.report.svg import inline, side_by_side, standalone
 from bocl.report.systems import arrange
+from report_examples import a_run, a_search, some_diagnostics
 
 
 def test_a_scale_puts_values_in_their_places():
@@ -132,17 +131,15 @@ def test_colours_follow_the_page_inside_it_and_are_fixed_outside():
     assert "var(--ink)" in inside
     assert "xmlns" not in inside
     assert "var(" not in outside
-    assert COLOURS["ink"][0] in outside
+    assert colours()["ink"][0] in outside
     assert "#123456" in inside
     assert "#123456" in outside
 
 
-def test_pdf_is_one_page_the_same_every_time():
-    pytest.importorskip("matplotlib")
-    first = to_pdf(everything())
-    assert first.startswith(b"%PDF-")
-    assert first == to_pdf(everything())
-    assert b"CreationDate" not in first
+def test_drawings_stand_side_by_side_in_one_file():
+    root = ET.fromstring(side_by_side([everything(), Drawing(7, 30, "narrow")]))
+    assert (root.attrib["width"], root.attrib["height"]) == ("27", "30")
+    assert [(panel.attrib["x"], panel.attrib["width"]) for panel in root] == [("0", "20"), ("20", "7")]
 
 
 def test_charts_of_every_kind_stay_on_their_sheet():
@@ -272,7 +269,7 @@ def test_what_is_far_below_the_rest_is_left_below():
 
 @pytest.mark.parametrize(("first", "lowest"), [(100, "92"), (30, "0"), (0, "0")])
 def test_bars_of_growth_begin_above_zero_where_the_first_would_hide_the_rest(first, lowest):
-    chart = Growth("g", "g", Style("bocl"), ("fc1",), ("a", "b"), ((first,), (20,)))
+    chart = GrowthChart("g", "g", Style("bocl"), ("fc1",), ("a", "b"), ((first,), (20,)))
     assert lowest in [word.text for word in said(draw(chart))]
 
 

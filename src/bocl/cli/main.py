@@ -66,14 +66,14 @@ def _options(
         raise typer.Exit(2)
 
 
-def main() -> None:
-    """Run the command line and turn every mistake into one clear message."""
+def main(command: typer.Typer = app) -> None:
+    """Run a command line and turn every mistake into one clear message."""
     sys.path.append("")  # a user's own network may lie in the folder the command is run from
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an arrow on a terminal without one is no reason to stop
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(command(standalone_mode=False))
     except BoclError as error:
         print(f"bocl: {one_line(str(error))}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)

@@ -9,15 +9,15 @@ from bocl.records.pareto import front
 from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
 from bocl.records.wording import percent, widths_text
-from bocl.report.charts import Axis, Growth, HeatMap, Plot, Point, Series
+from bocl.report.charts import Axis, GrowthChart, HeatMap, Plot, Point, Series
 from bocl.report.scale import by_errors
 from bocl.report.style import Style, plain_style
 
 
-def growth(run: RunSummary, name: str) -> Growth:
+def growth(run: RunSummary, name: str) -> GrowthChart:
     """Units each task added to every layer."""
     tasks = tuple(task.name for task in run.tasks)
-    return Growth(
+    return GrowthChart(
         f"{name}-growth",
         "Units by layer and task",
         plain_style(run.method),

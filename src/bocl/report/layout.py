@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from bocl.report.charts import Axis, Bars, Chart, Growth, HeatMap, Plot, Series, Strips
+from bocl.report.charts import Axis, Bars, Chart, GrowthChart, HeatMap, Plot, Series, Strips
 from bocl.report.drawing import Box, Circle, Drawing, Line, Place, Shape, Words, mark, text_width
-from bocl.report.names import Area, Name, stand_beside
+from bocl.report.label_placement import Area, Name, stand_beside
 from bocl.report.scale import Scale, fit, say, ticks, whole_ticks
 from bocl.report.tiles import draw_growth, draw_heat_map, draw_strips
 
@@ -26,7 +26,7 @@ def draw(chart: Chart, *, legend: bool = False) -> Drawing:
             return _bars(chart)
         case HeatMap():
             return draw_heat_map(chart)
-        case Growth():
+        case GrowthChart():
             return draw_growth(chart)
         case Strips():
             return draw_strips(chart)

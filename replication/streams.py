@@ -1,0 +1,42 @@
+"""The replication's runs told apart: the paper's streams first, and as headlines the runs that studies mark so."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+from bocl.records.summary import RunSummary
+from bocl.report.systems import StreamResults, arrange
+
+STREAMS = ("permuted-mnist", "mixed-mnist", "split-cifar100")
+STUDIES = resources.files("bocl.presets") / "paper"
+
+
+def arrange_replication(runs: Sequence[RunSummary]) -> list[StreamResults]:
+    """Tell runs apart; streams are in the paper's order, others after them by name."""
+    streams = arrange(runs, is_headline)
+    return sorted(streams, key=lambda one: STREAMS.index(one.name) if one.name in STREAMS else len(STREAMS))
+
+
+def is_headline(run: RunSummary) -> bool:
+    """Whether a run is of its system's headline: by its record, or where that is older than the mark, by its study."""
+    recorded: bool | None = getattr(run, "headline", None)
+    return _name_in_study(run) in headline_names() if recorded is None else recorded
+
+
+@cache
+def headline_names() -> frozenset[str]:
+    """Return the names of the runs that studies mark as headlines."""
+    studies = [
+        tomllib.loads(file.read_text(encoding="utf-8")) for file in STUDIES.iterdir() if file.name.endswith(".toml")
+    ]
+    runs = [run for study in studies for run in study["run"]]
+    return frozenset(run.get("name", run.get("method")) for run in runs if run.get("headline", "name" not in run))
+
+
+def _name_in_study(run: RunSummary) -> str:
+    """Return what its study calls a run: a record is kept as NAME-seed-N.jsonl, a run's folder as NAME/METHOD-seedN."""
+    alone = run.folder.suffix == ".jsonl"
+    return run.folder.name.rpartition("-seed-")[0] if alone else run.folder.parent.name
