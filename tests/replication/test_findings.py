@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from replication.claims import CLAIMS
-from replication.findings import ON_PAR, findings, reductions, smallest_on_par
 
 from bocl.report.systems import arrange
+from replication.claims import CLAIMS
+from replication.findings import ON_PAR, findings, reductions, smallest_on_par
 from report_examples import a_run, a_trial
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
+from bocl.report.figures import accuracy_bars
+from bocl.report.systems import arrange
 from replication.figures import (
     accuracy_against_trials,
     attention_ablation,
@@ -10,9 +13,6 @@ from replication.figures import (
     pairs,
     reward_against_trials,
 )
-
-from bocl.report.figures import accuracy_bars
-from bocl.report.systems import arrange
 from report_examples import a_run, a_trial
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from replication.sections import replicate
 
 from bocl.records.summary import summarise_all
 from bocl.report.assets import write_assets
@@ -17,6 +16,7 @@ from bocl.report.page import page
 from bocl.report.svg import standalone
 from chromium import check_rendering, needs_chromium
 from html_reader import read
+from replication.sections import replicate
 from report_examples import a_run, a_search, an_evaluation
 
 ROOT = Path(__file__).parents[2]

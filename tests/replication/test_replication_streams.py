@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from bocl.method_table import METHODS
 from replication.streams import arrange_replication, headline_names, is_headline
-
 from report_examples import a_run
 
 
