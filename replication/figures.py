@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from bocl.records.relevant import relevant_settings
 from bocl.records.summary import RunSummary
-from bocl.records.wording import points
-from bocl.report.charts import Axis, Bar, Bars, Plot
-from bocl.report.figures import with_sd
+from bocl.records.wording import duration, millions, points
+from bocl.report.charts import Axis, Bar, Bars, Plot, Table
+from bocl.report.figures import named, with_sd
 from bocl.report.style import Style
-from bocl.report.systems import Spread, StreamResults, System, search_kind
+from bocl.report.systems import Spread, StreamResults, System, search_kind, seconds
 from bocl.report.trial_curves import Compared, all_tested, paired, plot_trials, searched, tested
 
 
@@ -77,6 +78,28 @@ def _rewarded_alike(stream: StreamResults) -> Compared:
     asked = {name for one in settings for name in one if name.startswith(("reward.", "goal."))}
     unlike = any(len({str(one[name]) for one in settings if name in one}) > 1 for name in asked)
     return [] if unlike or any(one.get("goal.target") is not None for one in settings) else own
+
+
+def times(stream: StreamResults) -> Table:
+    """What learning all tasks took on a device of its own, with children trained together and one by one."""
+    rows = []
+    for system in stream.systems:
+        for setting in system.settings:
+            together, apart = setting.time, seconds(setting.one_by_one)
+            groups = [runs for runs in (setting.timed, setting.one_by_one) if runs]
+            if groups:
+                shown = [fmean(run.figures()["samples"] for run in runs) for runs in groups]
+                rows.append(
+                    (
+                        named(system, setting),
+                        duration(together.mean) if together else "",
+                        duration(apart.mean) if apart else "",
+                        " and ".join(map(millions, shown)),
+                        " and ".join(str(len(runs)) for runs in groups),
+                    )
+                )
+    header = ("system", "time", "with children one by one", "samples", "runs")
+    return Table(f"times-{stream.slug}", header, tuple(rows))
 
 
 def pairs(stream: StreamResults, name: str, one: Any, other: Any) -> list[tuple[RunSummary, RunSummary]]:

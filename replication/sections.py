@@ -19,6 +19,7 @@ from replication.figures import (
     only_main,
     reward_against_trials,
     searchers,
+    times,
 )
 from replication.findings import ON_PAR, Finding, findings, reductions
 from replication.streams import arrange_replication
@@ -55,15 +56,18 @@ def replicate(runs: Sequence[RunSummary]) -> Report:
 def paper_sections(streams: Sequence[StreamResults]) -> list[Section]:
     """Return the paper's figures and tables, each with its claims and what our runs say of them."""
     compared = [stream for stream in streams if stream.systems]
-    found = findings(compared)
-    of_all = {section.key: section for section in sections(compared)}
-    of_main = {section.key: section for section in sections([only_main(stream) for stream in compared])}
-    everything, bars, trials = of_all["comparison"], of_main["bars"], of_all["trials"]
-    bars = replace(bars, caption=bars.caption + _of_claims_on_time(compared), tables=of_all["bars"].tables)
+    judged = findings(compared)
+    everything, *_ = sections(compared)
+    _, bars, size, first_task, trials = sections([only_main(stream) for stream in compared])
+    bars = replace(
+        bars,
+        caption=bars.caption + _of_claims_on_time(compared),
+        tables=tuple((f"Time, {stream.label}", told) for stream in compared if (told := times(stream)).rows),
+    )
     figures = [
         _as_figure(bars, "figure-2", "Figure 2"),
-        _as_figure(of_main["size"], "figure-3", "Figure 3"),
-        _as_figure(of_main["first-task"], "figure-4", "Figure 4"),
+        _as_figure(size, "figure-3", "Figure 3"),
+        _as_figure(first_task, "figure-4", "Figure 4"),
         Section(
             "figure-5",
             "Figure 5: accuracy and reward against trials",
@@ -91,9 +95,9 @@ def paper_sections(streams: Sequence[StreamResults]) -> list[Section]:
         ),
     ]
     return [
-        _scoreboard(figures, found),
+        _scoreboard(figures, judged),
         replace(everything, caption=everything.caption + _who(compared)),
-        *(_judged(section, [one for one in found if one.claim.figure == section.key]) for section in figures),
+        *(_judged(section, [one for one in judged if one.claim.figure == section.key]) for section in figures),
     ]
 
 

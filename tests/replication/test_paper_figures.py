@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bocl.report.figures import accuracy_bars
+from bocl.report.figures import accuracy_bars, time_bars
 from bocl.report.systems import arrange
 from replication.figures import (
     accuracy_against_trials,
@@ -12,6 +12,7 @@ from replication.figures import (
     only_main,
     pairs,
     reward_against_trials,
+    times,
 )
 from report_examples import a_run, a_trial
 
@@ -24,6 +25,19 @@ def one(*runs):
 def test_a_method_run_as_a_variant_alone_stands_under_its_own_name():
     stream = one(a_run(search__kind="random"), a_run(growth__attention=False, search__kind="random"), a_run("sn"))
     assert [row.label for row in accuracy_bars(only_main(stream)).rows] == ["bocl, random search", "sn"]
+
+
+def test_times_of_repeats_alone_on_the_device_count_children_together_and_one_by_one():
+    stream = one(
+        a_run(seconds=90.0, at_once=16),
+        a_run(seconds=20.0, folder="timed"),
+        a_run(seconds=30.0, seed=1, folder="timed too"),
+        a_run(seconds=80.0, search__memory_gb=1e-6, folder="one by one"),
+        a_run("sn", seconds=5.0),
+        a_run("ewc", seconds=70.0, at_once=16),
+    )
+    assert times(stream).rows == (("bocl", "25.0 s", "80 s", "1 k and 1 k", "2 and 1"), ("sn", "5.0 s", "", "1 k", "1"))
+    assert [(row.label, row.value) for row in time_bars(stream).rows] == [("bocl", 25.0), ("sn", 5.0)]
 
 
 def curves(plot):

@@ -245,6 +245,17 @@ def test_a_name_does_not_stand_beside_the_mark_of_another_series(rival):
     assert (name.place[0] > mark_of_own.centre[0]) == (rival == 90.0)
 
 
+@pytest.mark.parametrize("name", ["gem", "bocl, paper's search, no warm start, one price for all units"])
+def test_bars_have_room_however_short_or_long_their_names(name):
+    rows = tuple(Bar(name, Style("ink"), value, None, f"{value:.2f} ± 0.10") for value in (1.0, 2.0))
+    drawing = draw(Bars("b", "b", Axis("n"), rows))
+    one, other = (item for item in drawing.items if isinstance(item, Box))
+    assert other.width == pytest.approx(2 * one.width)
+    assert other.width > 100
+    assert other.x > 30
+    assert all(0 <= word.place[0] <= drawing.width for word in said(drawing))
+
+
 def test_numbers_of_ticks_do_not_run_into_each_other():
     rows = [Bar("a name that takes much room", Style("ink"), value, None, "x" * 16) for value in (1e5, 9e7)]
     drawing = draw(Bars("b", "b", Axis("n", "count", "factors"), tuple(rows), from_zero=False))

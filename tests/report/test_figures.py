@@ -16,7 +16,6 @@ from bocl.report.figures import (
     first_task,
     parameter_bars,
     time_bars,
-    times,
 )
 from bocl.report.systems import arrange
 from bocl.report.trial_curves import accuracy_against_trials, best_so_far
@@ -57,19 +56,6 @@ def test_time_is_that_of_runs_alone_in_a_unit_that_fits():
     assert bars.axis.label == "training time (min)"
     assert time_bars(one(a_run(seconds=299.0))).axis.label == "training time (s)"
     assert time_bars(one(a_run(seconds=7200.0))).axis.label == "training time (h)"
-
-
-def test_times_of_repeats_alone_on_the_device_count_children_together_and_one_by_one():
-    stream = one(
-        a_run(seconds=90.0, at_once=16),
-        a_run(seconds=20.0, folder="timed"),
-        a_run(seconds=30.0, seed=1, folder="timed too"),
-        a_run(seconds=80.0, search__memory_gb=1e-6, folder="one by one"),
-        a_run("sn", seconds=5.0),
-        a_run("ewc", seconds=70.0, at_once=16),
-    )
-    assert times(stream).rows == (("bocl", "25.0 s", "80 s", "1 k and 1 k", "2 and 1"), ("sn", "5.0 s", "", "1 k", "1"))
-    assert [(row.label, row.value) for row in time_bars(stream).rows] == [("bocl", 25.0), ("sn", 5.0)]
 
 
 def test_times_of_different_machines_are_not_compared():

@@ -39,6 +39,22 @@ def test_a_method_has_one_colour_and_its_variants_other_marks():
     assert all(bool(found[name].dash) == entry.control for name, entry in METHODS.items()), "controls are dashed"
 
 
+def test_variants_of_one_method_are_told_apart_without_colour():
+    changes = [{"growth__attention": False}, {"reward__weighting": "uniform"}, {"search__round_size": 4}]
+    found = styles(a_run(), *(a_run(**change) for change in changes))
+    assert len({(style.mark, style.hollow) for style in found.values()}) == len(found) == 4
+    assert {style.colour for style in found.values()} == {"bocl"}
+
+
+def test_a_search_with_a_colour_of_its_own_keeps_the_method_s_mark():
+    found = styles(a_run(search__kind="bayesian"), *(a_run(search__kind=kind) for kind in ("paper", "random")))
+    assert [(style.colour, style.mark) for style in found.values()] == [
+        ("bocl", "circle"),
+        ("paper-search", "circle"),
+        ("random-search", "circle"),
+    ]
+
+
 def test_every_mark_of_the_table_can_be_drawn():
     assert {entry.mark for entry in METHODS.values()} <= set(MARKS)
 

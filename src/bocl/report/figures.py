@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
 from bocl.checks import counted
 from bocl.records.wording import duration, millions, percent, points
 from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
 from bocl.report.scale import by_errors, spans_decades, without_the_lowest
 from bocl.report.style import style_of
-from bocl.report.systems import Setting, Spread, StreamResults, System, seconds, shared
+from bocl.report.systems import Setting, Spread, StreamResults, System, shared
 
 ACCURACY = Axis("average test accuracy (%)", "percent")
 _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
@@ -119,28 +118,6 @@ def comparison(stream: StreamResults) -> Table:
         if setting is not system.headline
     )
     return Table(f"comparison-{stream.slug}", header, rows, others)
-
-
-def times(stream: StreamResults) -> Table:
-    """What learning all tasks took on a device of its own, with children trained together and one by one."""
-    rows = []
-    for system in stream.systems:
-        for setting in system.settings:
-            together, apart = setting.time, seconds(setting.one_by_one)
-            groups = [runs for runs in (setting.timed, setting.one_by_one) if runs]
-            if groups:
-                shown = [fmean(run.figures()["samples"] for run in runs) for runs in groups]
-                rows.append(
-                    (
-                        named(system, setting),
-                        duration(together.mean) if together else "",
-                        duration(apart.mean) if apart else "",
-                        " and ".join(map(millions, shown)),
-                        " and ".join(str(len(runs)) for runs in groups),
-                    )
-                )
-    header = ("system", "time", "with children one by one", "samples", "runs")
-    return Table(f"times-{stream.slug}", header, tuple(rows))
 
 
 def spaced(axis: Axis, series: Sequence[Series]) -> Axis:

@@ -19,7 +19,6 @@ from bocl.report.figures import (
     first_task,
     named,
     parameter_bars,
-    times,
 )
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches
 from bocl.report.systems import StreamResults, arrange
@@ -106,7 +105,6 @@ def sections(streams: Sequence[StreamResults]) -> list[Section]:
     compared = [stream for stream in streams if stream.systems]
     size = side_by_side(compared, accuracy_against_parameters)
     trials = side_by_side(compared, accuracy_against_trials)
-    bars = [(stream, [accuracy_bars(stream), parameter_bars(stream), cost_bars(stream)]) for stream in compared]
     return [
         Section(
             "comparison",
@@ -123,8 +121,10 @@ def sections(streams: Sequence[StreamResults]) -> list[Section]:
             "bars",
             "Accuracy, parameters and time",
             "Marks and bars are means over seeds, whiskers one standard deviation. " + _of_time(compared) + _SPACING,
-            tuple((stream.label, drawn(charts)) for stream, charts in bars),
-            tuple((f"Time, {stream.label}", table) for stream in compared if (table := times(stream)).rows),
+            tuple(
+                (stream.label, drawn([accuracy_bars(stream), parameter_bars(stream), cost_bars(stream)]))
+                for stream in compared
+            ),
         ),
         Section(
             "size",

@@ -53,7 +53,7 @@ def colours() -> dict[str, tuple[str, str]]:
 
 
 def style_of(system: System) -> Style:
-    """Return the style of a system: colour and mark of its method; a variant has dashes and hollow marks.
+    """Return the style of a system: colour and mark of its method; variants have dashes and hollow marks.
 
     A method that is not in the table is drawn in ink, with a mark picked by its name.
     """
@@ -61,10 +61,12 @@ def style_of(system: System) -> Style:
     if entry is None:
         return Style("ink", _mark_for(system.method), DASHES[system.variant % len(DASHES)], hollow=True)
     dash = DASHES[1 + (system.variant - 1) % (len(DASHES) - 1)] if system.variant else _own_dash(entry)
-    searched = f"{search_kind(system)}-search"
-    colour = searched if system.changed == ("search.kind",) and searched in _ROLES else entry.name
     mark = entry.mark if entry.mark in MARKS else _mark_for(entry.name)
-    return Style(colour, mark, dash, hollow=system.variant > 0)
+    searched = f"{search_kind(system)}-search"
+    if system.changed == ("search.kind",) and searched in _ROLES:
+        return Style(searched, mark, dash, hollow=True)
+    later = max(system.variant - 1, 0)  # a second variant and those after it have marks of their own, too
+    return Style(entry.name, MARKS[(MARKS.index(mark) + later) % len(MARKS)], dash, hollow=system.variant > 0)
 
 
 def plain_style(method: str) -> Style:
