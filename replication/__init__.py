@@ -1,4 +1,1 @@
-"""The replication of one paper with bocl: its claims and figures, its studies and their records. Not installed.
-
-Run from the root of a checkout, as ``python -m replication.page`` is.
-"""
+"""How the paper's evaluation was run again with bocl, and what came of it. README.md tells the whole of it."""

@@ -15,7 +15,7 @@ from bocl.report.figures import named, percent_with_sd, short_count
 from bocl.report.systems import Setting, Spread, StreamResults, System, of_common_seeds, search_kind
 from bocl.report.trial_curves import paired, tested, trial_curve
 from replication.claims import CLAIMS, FIXED_SIZE, GROWING, TASKS, Claim, Measure
-from replication.figures import attention_gains, by_the_paper, searchers
+from replication.paper_figures import attention_gains, by_the_paper, searchers
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
 RIVALS = ("pgn", "den", "rcl")

@@ -10,7 +10,7 @@ from bocl.cli.main import main
 from bocl.cli.report import ASSETS, OUT, RUNS, write_report
 from replication.sections import replicate
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(name="python -m replication.page", add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

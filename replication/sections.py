@@ -12,7 +12,8 @@ from bocl.report.page import escape, table
 from bocl.report.sections import Report, Rows, Section, sections, side_by_side
 from bocl.report.systems import StreamResults
 from bocl.report.trial_curves import all_tested
-from replication.figures import (
+from replication.findings import ON_PAR, Finding, findings, reductions
+from replication.paper_figures import (
     accuracy_against_trials,
     attention_ablation,
     compared_searches,
@@ -21,7 +22,6 @@ from replication.figures import (
     searchers,
     times,
 )
-from replication.findings import ON_PAR, Finding, findings, reductions
 from replication.streams import arrange_replication
 
 _VERDICTS = {"met": "✓ met", "missed": "✗ missed", "open": "open:"}

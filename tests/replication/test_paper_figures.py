@@ -6,7 +6,7 @@ import pytest
 
 from bocl.report.figures import accuracy_bars, time_bars
 from bocl.report.systems import arrange
-from replication.figures import (
+from replication.paper_figures import (
     accuracy_against_trials,
     attention_ablation,
     only_main,

@@ -90,4 +90,4 @@ def test_the_command_writes_the_page_and_tells_mistakes_in_one_line(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "BOCL replicated" in (tmp_path / "page.html").read_text(encoding="utf-8")
     wrong = command("nowhere")
-    assert (wrong.returncode, wrong.stderr) == (2, "bocl: nowhere: there is no such folder\n")
+    assert (wrong.returncode, wrong.stderr) == (2, "python -m replication.page: nowhere: there is no such folder\n")

@@ -17,7 +17,7 @@ from bocl.report.label_placement import Name, stand_beside
 from bocl.report.layout import draw
 from bocl.report.scale import Scale, by_errors, fit, say, ticks, whole_ticks, without_the_lowest
 from bocl.report.style import HEAT, MARKS, Style, colours, heat
-from bocl.report.svg import inline, side_by_side, standalone
+from bocl.report.svg import inline, standalone
 from bocl.report.systems import arrange
 from report_examples import a_run, a_search, some_diagnostics
 
@@ -134,12 +134,6 @@ def test_colours_follow_the_page_inside_it_and_are_fixed_outside():
     assert colours()["ink"][0] in outside
     assert "#123456" in inside
     assert "#123456" in outside
-
-
-def test_drawings_stand_side_by_side_in_one_file():
-    root = ET.fromstring(side_by_side([everything(), Drawing(7, 30, "narrow")]))
-    assert (root.attrib["width"], root.attrib["height"]) == ("27", "30")
-    assert [(panel.attrib["x"], panel.attrib["width"]) for panel in root] == [("0", "20"), ("20", "7")]
 
 
 def test_charts_of_every_kind_stay_on_their_sheet():

@@ -66,21 +66,22 @@ def _options(
         raise typer.Exit(2)
 
 
-def main(command: typer.Typer = app) -> None:
-    """Run a command line and turn every mistake into one clear message."""
+def main(commands: typer.Typer = app) -> None:
+    """Run a command line, bocl's own by default, and turn every mistake into one clear message."""
+    name = commands.info.name
     sys.path.append("")  # a user's own network may lie in the folder the command is run from
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an arrow on a terminal without one is no reason to stop
     try:
-        sys.exit(command(standalone_mode=False))
+        sys.exit(commands(standalone_mode=False))
     except BoclError as error:
-        print(f"bocl: {one_line(str(error))}", file=sys.stderr)
+        print(f"{name}: {one_line(str(error))}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
     except UsageError as error:
-        print(f"bocl: {one_line(error.format_message())} (bocl --help says what there is)", file=sys.stderr)
+        print(f"{name}: {one_line(error.format_message())} ({name} --help says what there is)", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # the reader of our output went away, or its disk is full
         with contextlib.suppress(OSError):
-            print(f"bocl: cannot write: {error.strerror}", file=sys.stderr)
+            print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
         os._exit(1)  # an ordinary exit would try to write the rest again

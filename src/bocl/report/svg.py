@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape as escape_html
-from itertools import accumulate
 
 from bocl.records.wording import one_line
 from bocl.report.drawing import Box, Circle, Drawing, Item, Line, Place, Shape, Words
@@ -12,7 +11,6 @@ from bocl.report.style import colours
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-_FILE = f' xmlns="{NAMESPACE}" font-family="{FONT}"'
 
 
 def inline(drawing: Drawing) -> str:
@@ -23,20 +21,9 @@ def inline(drawing: Drawing) -> str:
 
 def standalone(drawing: Drawing) -> str:
     """Return an SVG file."""
-    return _svg(drawing, _on_light_paper(), _FILE) + "\n"
-
-
-def side_by_side(drawings: Sequence[Drawing]) -> str:
-    """Return an SVG file with drawings in a row."""
-    colour, lefts = _on_light_paper(), [0.0, *accumulate(drawing.width for drawing in drawings)]
-    panels = [_svg(one, colour, f' x="{_number(left)}"') for one, left in zip(drawings, lefts, strict=False)]
-    size = f'width="{_number(lefts[-1])}" height="{_number(max(one.height for one in drawings))}"'
-    return f"<svg{_FILE} {size}>{''.join(panels)}</svg>\n"
-
-
-def _on_light_paper() -> Callable[[str], str]:
     roles = colours()
-    return lambda role: roles[role][0] if role in roles else role
+    head = f' xmlns="{NAMESPACE}" font-family="{FONT}"'
+    return _svg(drawing, lambda role: roles[role][0] if role in roles else role, head) + "\n"
 
 
 def _escape(text: str) -> str:
