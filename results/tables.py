@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from bocl.report.findings import Finding, findings, reductions
 from scipy.stats import t as student
 
 from bocl.checks import counted
@@ -25,6 +24,7 @@ from bocl.records.summary import RunSummary, find_runs, journal_of, summarise
 from bocl.records.wording import points
 from bocl.report.figures import main_systems, percent_with_sd
 from bocl.report.figures import times as of_time
+from bocl.report.findings import Finding, findings, reductions
 from bocl.report.systems import Setting, Stream, arrange
 
 HERE = Path(__file__).parent
