@@ -19,15 +19,17 @@ from typing import Any
 
 from scipy.stats import t as student
 
-from bocl.records.journal import read
 from bocl.method_table import METHODS
+from bocl.records.journal import read
 from bocl.records.summary import RunSummary, journal_of, summarise_all
-from bocl.report.figures import main_systems, percent_with_sd
-from bocl.report.figures import times as of_time
-from bocl.report.findings import Finding, findings, reductions
-from bocl.report.systems import Setting, Stream, arrange
+from bocl.report.figures import percent_with_sd
+from bocl.report.systems import Setting, StreamResults
 from bocl.wording import counted, points
+from replication.findings import Finding, findings, reductions
+from replication.paper_figures import main_systems
+from replication.paper_figures import times as of_time
 from replication.records import RESULTS, name_of, preset_of
+from replication.streams import arrange_replication
 
 HERE = Path(__file__).parent
 MEASUREMENTS = HERE / "measurements"
@@ -142,16 +144,16 @@ def all_runs() -> list[RunSummary]:
 
 
 @cache
-def paper() -> list[Stream]:
+def paper() -> list[StreamResults]:
     """Return them told apart."""
-    return arrange(all_runs())
+    return arrange_replication(all_runs())
 
 
 def systems() -> str:
     """The headline of every system that figures show: the setting that stands for it."""
     streams = paper()
     methods = {system.name: system.method for stream in streams for system in main_systems(stream)}
-    names = sorted(methods, key=lambda name: METHODS.index(methods[name]))  # those of one method stay in order
+    names = sorted(methods, key=lambda name: list(METHODS).index(methods[name]))  # those of one method stay in order
     lines = [f"| | {' | '.join(f'`{stream.name}`' for stream in streams)} |", "|---|" + "---|" * len(streams)]
     for name in names:
         found = [next((system for system in stream.systems if system.name == name), None) for stream in streams]

@@ -17,7 +17,6 @@ from typing import Annotated
 
 import typer
 
-from bocl.checks import number
 from bocl.cli.main import main
 from bocl.errors import ConfigError, FolderError
 from bocl.experiment.store import versions
@@ -159,7 +158,6 @@ def _row(standing: Standing) -> str:
 
 def _alphas(text: str) -> list[float]:
     from bocl.checks import NonNegative, checked
-    from bocl.errors import ConfigError
 
     try:
         return [checked("--alpha", float(word), NonNegative) for word in text.split(",")]

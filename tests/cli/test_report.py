@@ -44,11 +44,10 @@ def test_grids_and_journals_kept_alone_are_read_together(bocl, tmp_path):
 
 
 def test_figures_go_to_a_folder(bocl, tmp_path):
-    pytest.importorskip("matplotlib")
     code, out, _ = bocl("report", OLD, "--assets", "figures")
     assert code == 0
     assert "figures: " in out
-    assert (tmp_path / "figures" / "figure-2a-permuted-digits-2.pdf").is_file()
+    assert (tmp_path / "figures" / "accuracy-permuted-digits-2.svg").is_file()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from bocl.records.summary import find_run, find_runs, summarise
 
 START = {
     **{"kind": "start", "format": 2, "digest": "d", "groups": ["a"], "versions": {}, "data": "f", "machine": {}},
-    **{"config": {"method": "sn", "seed": 0, "stream": {"tasks": 2}}, "at_once": 1, "time": "now"},
+    **{"config": {"method": "sn", "seed": 0, "stream": {"tasks": 2}}, "shares_device": 1, "time": "now"},
 }
 
 

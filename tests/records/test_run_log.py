@@ -23,7 +23,7 @@ START = {
     "versions": {"torch": "2"},
     "data": "f",
     "machine": {"threads": 1},
-    "at_once": 1,
+    "shares_device": 1,
     "time": "now",
 }
 FIT = {"accuracy": 0.5, "loss": 1.0, "epochs": 1, "samples": 2, "seconds": 0.1, "failure": ""}

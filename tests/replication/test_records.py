@@ -10,18 +10,18 @@ import pytest
 from bocl.experiment.study import jobs, load_study
 from bocl.records.journal import encode
 from bocl.records.summary import find_runs
-from bocl.report.figures import accuracy_against_parameters
 from bocl.report.layout import draw
 from bocl.report.svg import standalone
 from replication import records, tables
 from replication.pack import archive_bytes, pack
 from replication.records import RESULTS, name_of, preset_of
+from replication.sections import paper_sections
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(records.STUDIES.glob("*.toml"))
 START = {
     **{"kind": "start", "format": 2, "digest": "d", "groups": ["a"], "versions": {}, "data": "f", "machine": {}},
-    **{"config": {"method": "sn", "seed": 0, "stream": {"tasks": 2}}, "at_once": 1, "time": "now"},
+    **{"config": {"method": "sn", "seed": 0, "stream": {"tasks": 2}}, "shares_device": 1, "time": "now"},
 }
 
 
@@ -35,7 +35,9 @@ def test_every_table_is_what_the_records_say():
 
 def test_the_figure_of_the_readme_is_what_the_records_say():
     (kept,) = (ROOT / "replication" / "figures").glob("*.svg")
-    charts = {chart.name: chart for chart in map(accuracy_against_parameters, tables.paper())}
+    charts = {
+        chart.name: chart for section in paper_sections(tables.paper()) for _, row in section.rows for chart in row
+    }
     assert kept.read_text(encoding="utf-8") == standalone(draw(charts[kept.stem], legend=True)), "run `make page`"
 
 

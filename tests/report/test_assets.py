@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import csv
-import sys
 import xml.etree.ElementTree as ET
 
-import pytest
-from report_examples import a_run, a_search
-
-from bocl.errors import InputError
 from bocl.report.assets import to_csv, to_latex, write_assets
 from bocl.report.charts import Table
+from bocl.report.sections import Report, Section, compare
+from report_examples import a_run, a_search
 
 RUNS = [a_run(seed=seed, trials=a_search(4), attention=0.5, tasks=2) for seed in (0, 1)]
 
 
 def test_every_figure_is_there_in_every_form(tmp_path):
-    pytest.importorskip("matplotlib")
-    count = write_assets([*RUNS, a_run("pgn", tasks=2)], tmp_path / "figures")
+    count = write_assets(compare([*RUNS, a_run("pgn", tasks=2)]), tmp_path / "figures")
     files = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert len(files) == count
     figures = [name.removesuffix(".svg") for name in files if name.endswith(".svg")]
-    assert {f"{name}.{kind}" for name in figures for kind in ("svg", "pdf", "csv", "tex")} <= set(files)
+    assert {f"{name}.{kind}" for name in figures for kind in ("svg", "csv", "tex")} <= set(files)
     for name in (
-        "figure-2a-permuted-mnist-2",
-        "figure-5-permuted-mnist-2",
+        "accuracy-permuted-mnist-2",
+        "trials-permuted-mnist-2",
         "permuted-mnist-2-bocl-seed-0-growth",
         "permuted-mnist-2-bocl-seed-0-attention-head",
         "permuted-mnist-2-bocl-seed-0-search-02",
@@ -35,8 +31,7 @@ def test_every_figure_is_there_in_every_form(tmp_path):
     for path in (tmp_path / "figures").glob("*.svg"):
         ET.fromstring(path.read_text())
     assert "comparison-permuted-mnist-2.csv" in files
-    assert "table-1.tex" in files
-    with (tmp_path / "figures" / "figure-2b-permuted-mnist-2.csv").open() as file:
+    with (tmp_path / "figures" / "parameters-permuted-mnist-2.csv").open() as file:
         assert next(iter(csv.DictReader(file)))["parameters stored"] == "1000.0"
 
 
@@ -54,7 +49,7 @@ def test_tables_keep_numbers_and_escape_words():
     assert r"$\pm$" in to_latex(Table("t", ("1 ± 2",), ()))
 
 
-def test_without_matplotlib_the_way_out_is_told(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'bocl\[report\]'"):
-        write_assets(RUNS, tmp_path)
+def test_tables_of_a_section_that_are_files_only_are_written_too(tmp_path):
+    section = Section("key", "title", "caption", files=(Table("behind it", ("a",), (("b",),)),))
+    assert write_assets(Report((), (section,)), tmp_path) == 2
+    assert (tmp_path / "behind-it.csv").read_text() == "a\nb\n"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from report_examples import a_run, a_search, some_diagnostics
-
 from bocl.report.beliefs import calibration, gains, posteriors
 from bocl.report.charts import numbers
 from bocl.report.drawing import Circle, Shape
 from bocl.report.layout import draw
 from bocl.report.sections import portraits
 from bocl.report.systems import arrange
+from report_examples import a_run, a_search, some_diagnostics
 
 
 def told(**changes):
@@ -72,7 +71,11 @@ def test_gains_leave_out_what_was_asked_for_another_reason():
 
 def test_they_are_part_of_the_portrait_of_a_run_that_has_them():
     (shown,) = portraits(arrange([told()])[0])
-    assert (len(shown.searches), len(shown.gains), len(shown.beliefs)) == (2, 2, 4)
-    assert {chart.name for chart in shown.beliefs} <= {chart.name for chart in shown.all_charts}
+    assert [(group.heading, len(group.charts)) for group in shown.groups] == [
+        ("", 2),
+        ("The search of each task", 2),
+        ("Expected gain in reward, when a trial was asked for", 2),
+        ("What the search believed in the end", 4),
+    ]
     (plain,) = portraits(arrange([a_run(tasks=3, trials=a_search())])[0])
-    assert (plain.gains, plain.beliefs) == ((), ())
+    assert [group.heading for group in plain.groups] == ["", "The search of each task"]

@@ -1,4 +1,4 @@
-"""Scales, marks, and the same drawing as SVG and PDF."""
+"""Scales, marks, and drawings as SVG."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import xml.etree.ElementTree as ET
 from itertools import pairwise
 
 import pytest
-from report_examples import a_run, a_search, some_diagnostics
 
 from bocl.report.beliefs import calibration, gains, posteriors
-from bocl.report.charts import Axis, Bar, Bars, Growth, HeatMap, Plot, Point, Series
+from bocl.report.charts import Axis, Bar, Bars, GrowthChart, HeatMap, Plot, Point, Series
 from bocl.report.drawing import Box, Circle, Drawing, Line, Shape, Words, mark
 from bocl.report.figures import accuracy_against_parameters, accuracy_bars, first_task
 from bocl.report.inside import accuracy_matrix, growth, searches
+from bocl.report.label_placement import Name, stand_beside
 from bocl.report.layout import draw
-from bocl.report.names import Name, stand_beside
-from bocl.report.pdf import to_pdf
 from bocl.report.scale import Scale, by_errors, fit, say, ticks, whole_ticks, without_the_lowest
-from bocl.report.style import COLOURS, HEAT, MARKS, Style, heat
+from bocl.report.style import HEAT, MARKS, Style, colours, heat
 from bocl.report.svg import inline, standalone
 from bocl.report.systems import arrange
+from report_examples import a_run, a_search, some_diagnostics
 
 
 def test_a_scale_puts_values_in_their_places():
@@ -132,17 +131,9 @@ def test_colours_follow_the_page_inside_it_and_are_fixed_outside():
     assert "var(--ink)" in inside
     assert "xmlns" not in inside
     assert "var(" not in outside
-    assert COLOURS["ink"][0] in outside
+    assert colours()["ink"][0] in outside
     assert "#123456" in inside
     assert "#123456" in outside
-
-
-def test_pdf_is_one_page_the_same_every_time():
-    pytest.importorskip("matplotlib")
-    first = to_pdf(everything())
-    assert first.startswith(b"%PDF-")
-    assert first == to_pdf(everything())
-    assert b"CreationDate" not in first
 
 
 def test_charts_of_every_kind_stay_on_their_sheet():
@@ -248,6 +239,17 @@ def test_a_name_does_not_stand_beside_the_mark_of_another_series(rival):
     assert (name.place[0] > mark_of_own.centre[0]) == (rival == 90.0)
 
 
+@pytest.mark.parametrize("name", ["gem", "bocl, paper's search, no warm start, one price for all units"])
+def test_bars_have_room_however_short_or_long_their_names(name):
+    rows = tuple(Bar(name, Style("ink"), value, None, f"{value:.2f} ± 0.10") for value in (1.0, 2.0))
+    drawing = draw(Bars("b", "b", Axis("n"), rows))
+    one, other = (item for item in drawing.items if isinstance(item, Box))
+    assert other.width == pytest.approx(2 * one.width)
+    assert other.width > 100
+    assert other.x > 30
+    assert all(0 <= word.place[0] <= drawing.width for word in said(drawing))
+
+
 def test_numbers_of_ticks_do_not_run_into_each_other():
     rows = [Bar("a name that takes much room", Style("ink"), value, None, "x" * 16) for value in (1e5, 9e7)]
     drawing = draw(Bars("b", "b", Axis("n", "count", "factors"), tuple(rows), from_zero=False))
@@ -272,7 +274,7 @@ def test_what_is_far_below_the_rest_is_left_below():
 
 @pytest.mark.parametrize(("first", "lowest"), [(100, "92"), (30, "0"), (0, "0")])
 def test_bars_of_growth_begin_above_zero_where_the_first_would_hide_the_rest(first, lowest):
-    chart = Growth("g", "g", Style("bocl"), ("fc1",), ("a", "b"), ((first,), (20,)))
+    chart = GrowthChart("g", "g", Style("bocl"), ("fc1",), ("a", "b"), ((first,), (20,)))
     assert lowest in [word.text for word in said(draw(chart))]
 
 

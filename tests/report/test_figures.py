@@ -6,24 +6,20 @@ import math
 from dataclasses import replace
 
 import pytest
-from report_examples import a_run, a_trial
 
 from bocl.report.charts import numbers
 from bocl.report.figures import (
     accuracy_against_parameters,
-    accuracy_against_trials,
     accuracy_bars,
-    attention_ablation,
     comparison,
     cost_bars,
     first_task,
     parameter_bars,
-    reward_against_trials,
     time_bars,
-    times,
 )
 from bocl.report.systems import arrange
-from bocl.report.trial_curves import best_so_far
+from bocl.report.trial_curves import accuracy_against_trials, best_so_far
+from report_examples import a_run, a_trial
 
 
 def one(*runs):
@@ -36,46 +32,30 @@ def test_accuracy_and_parameters_by_method():
         a_run(seed=0, accuracy=0.90, parameters=1000),
         a_run(seed=1, accuracy=0.92, parameters=2000),
         a_run("sn", accuracy=0.8, loss=0.01, parameters=500),
-        a_run(growth__attention=False),
+        a_run(growth__attention=False, parameters=800),
     )
     bars = accuracy_bars(stream)
     assert [(row.label, row.value, row.text) for row in bars.rows] == [
         ("bocl", pytest.approx(0.91), "91.00 ± 1.41"),
+        ("bocl, no attention", pytest.approx(0.9), "90.00"),
         ("sn", pytest.approx(0.755), "75.50"),  # 0.8 less 0.01 for each of 0 … 9 later tasks
     ]
     assert not bars.from_zero
     sizes = parameter_bars(stream)
     assert [(row.value, row.sd, row.text) for row in sizes.rows] == [
         (1500, pytest.approx(707.1068), "1.5k ± 707"),
+        (800, None, "800"),
         (500, None, "500"),
     ]
 
 
-def test_a_method_run_as_a_variant_alone_stands_under_its_own_name():
-    stream = one(a_run(search__kind="random"), a_run(growth__attention=False, search__kind="random"), a_run("sn"))
-    assert [row.label for row in accuracy_bars(stream).rows] == ["bocl, random search", "sn"]
-
-
 def test_time_is_that_of_runs_alone_in_a_unit_that_fits():
-    stream = one(a_run(seconds=600.0), a_run("rcl", seconds=300.0), a_run("sn", seconds=1e6, at_once=4))
+    stream = one(a_run(seconds=600.0), a_run("rcl", seconds=300.0), a_run("sn", seconds=1e6, shares_device=4))
     bars = time_bars(stream)
     assert [(row.label, row.value) for row in bars.rows] == [("bocl", 10.0), ("rcl", 5.0)]
     assert bars.axis.label == "training time (min)"
     assert time_bars(one(a_run(seconds=299.0))).axis.label == "training time (s)"
     assert time_bars(one(a_run(seconds=7200.0))).axis.label == "training time (h)"
-
-
-def test_times_of_repeats_alone_on_the_device_count_children_together_and_one_by_one():
-    stream = one(
-        a_run(seconds=90.0, at_once=16),
-        a_run(seconds=20.0, folder="timed"),
-        a_run(seconds=30.0, seed=1, folder="timed too"),
-        a_run(seconds=80.0, search__memory_gb=1e-6, folder="one by one"),
-        a_run("sn", seconds=5.0),
-        a_run("ewc", seconds=70.0, at_once=16),
-    )
-    assert times(stream).rows == (("bocl", "25.0 s", "80 s", "1 k and 1 k", "2 and 1"), ("sn", "5.0 s", "", "1 k", "1"))
-    assert [(row.label, row.value) for row in time_bars(stream).rows] == [("bocl", 25.0), ("sn", 5.0)]
 
 
 def test_times_of_different_machines_are_not_compared():
@@ -91,7 +71,6 @@ def test_accuracy_against_parameters_has_a_mark_for_each_setting():
         a_run(reward__alpha=0.1, accuracy=0.8, parameters=1000),
         a_run(reward__alpha=0.01, accuracy=0.9, parameters=3000),
         a_run("pgn", accuracy=0.9, parameters=9000),
-        a_run(search__kind="random"),
     )
     plot = accuracy_against_parameters(stream)
     assert [(s.name, [(p.x, p.y) for p in s.points]) for s in plot.series] == [
@@ -123,81 +102,24 @@ def test_the_best_so_far_is_chosen_by_reward_and_passes_over_failures():
     assert best_so_far(a_run(trials=trials, tasks=2).tasks[1]) == [0.5, 0.5, 0.5, 0.7, 0.7]
 
 
-def curves(plot):
-    """Return the values of every series, by name."""
-    return {series.name: [point.y for point in series.points] for series in plot.series}
-
-
-def test_accuracy_against_trials_is_a_mean_over_tasks_and_seeds_and_stays_level_from_trial_1_on():
+def test_every_system_that_searched_has_a_curve_of_its_best_so_far_over_the_seeds_that_all_have():
     short = [a_trial((0, 0), 0.1, 1), a_trial((1, 0), 0.5, 2)]
     long = [a_trial((0, 0), 0.1, 1), a_trial((1, 0), 0.3, 2), a_trial((1, 1), 0.9, 3)]
     stream = one(
-        a_run(seed=0, trials=short, tasks=3),
-        a_run(seed=1, trials=long, tasks=3),
-        *(a_run(seed=seed, search__kind="random", trials=short, tasks=3) for seed in (0, 1)),
+        a_run(seed=0, trials=long, tasks=3),
+        a_run(seed=1, trials=short, tasks=3),
         a_run(growth__attention=False, trials=short, tasks=3),
-        a_run("rcl", seed=0, trials=short, tasks=3),
+        a_run("rcl", trials=short, tasks=3),
+        a_run("sn", tasks=3),
     )
     plot = accuracy_against_trials(stream)
-    assert curves(plot) == {"bocl": pytest.approx([0.4, 0.7]), "bocl, random search": [0.5], "rcl": [0.5]}
-    assert [point.x for point in plot.series[0].points] == [1, 2]
+    assert {series.name: [(point.x, point.y) for point in series.points] for series in plot.series} == {
+        "bocl": [(1, pytest.approx(0.3)), (2, pytest.approx(0.9))],  # seed 1 is not among the others
+        "bocl, no attention": [(1, 0.5)],
+        "rcl": [(1, 0.5)],
+    }
     assert plot.y.label == "validation accuracy, best so far (%)"
-    assert plot.y_range is None, "how a search rises is what the figure is about"
     assert accuracy_against_trials(one(a_run("sn"))).series == ()
-    assert accuracy_against_trials(one(a_run(trials=short[:1], tasks=3))).series == (), "no trial but z = 0"
-
-
-def test_accuracy_against_trials_is_on_test_samples_where_the_searches_for_bocl_have_scored_them():
-    trials = [a_trial((0, 0), 0.5, 1), a_trial((1, 1), 0.4, 2), a_trial((2, 2), 0.8, 3)]
-    scored = {"trials": trials, "bests": ((0, 0.3), (2, 0.6)), "tasks": 2}
-    untold = {"trials": trials, "tasks": 2}
-    plot = accuracy_against_trials(one(a_run(**scored), a_run("rcl", **scored)))
-    assert plot.y.label == "test accuracy, best so far (%)"
-    assert curves(plot) == {"bocl": [0.3, 0.6], "rcl": [0.3, 0.6]}
-    without_rcl = accuracy_against_trials(one(a_run(**scored), a_run("rcl", **untold)))
-    assert without_rcl.y.label.startswith("test")
-    assert list(curves(without_rcl)) == ["bocl"], "rcl was not scored on them"
-    random = {"search__kind": "random"}
-    mixed = one(a_run(**scored), a_run(**random, **untold))
-    assert accuracy_against_trials(mixed).y.label.startswith("validation")
-    beside = one(a_run(**scored), a_run(seed=1, **untold), a_run(**random, **scored))
-    assert accuracy_against_trials(beside).y.label.startswith("test"), "seed 1 is in no curve"
-
-
-def test_trials_are_compared_over_the_seeds_that_all_searches_were_run_with():
-    low, high = ([a_trial((0, 0), 0.1, 1), a_trial((1, 1), accuracy, 2)] for accuracy in (0.5, 0.9))
-    random = {"search__kind": "random", "tasks": 2}
-    both = [a_run(seed=0, trials=low, tasks=2), a_run(seed=1, trials=high, tasks=2)]
-    shared = accuracy_against_trials(one(*both, a_run(seed=0, trials=low, **random)))
-    assert curves(shared) == {"bocl": [0.5], "bocl, random search": [0.5]}
-    unlike = accuracy_against_trials(one(*both, a_run(seed=2, trials=low, **random)))
-    assert curves(unlike) == {"bocl": pytest.approx([0.7]), "bocl, random search": [0.5]}
-    of_rcl = accuracy_against_trials(one(*both, a_run("rcl", seed=0, trials=low, tasks=2)))
-    assert curves(of_rcl)["bocl"] == pytest.approx([0.7]), "rcl has no say in the seeds of bocl"
-    idle = accuracy_against_trials(one(a_run(seed=0, tasks=2), both[1], a_run(seed=0, trials=low, **random)))
-    assert set(curves(idle)) == {"bocl", "bocl, random search"}, "a run without a search is no one's partner"
-
-
-def test_reward_against_trials_is_accuracy_less_the_price_where_all_pay_the_same():
-    trials = [a_trial((0, 0), 0.5, 1), a_trial((1, 1), 0.8, 2, reward=0.7)]
-    scored = {"trials": trials, "bests": ((0, 0.3), (1, 0.6)), "tasks": 2}
-    random = {"search__kind": "random", **scored}
-    plot = reward_against_trials(one(a_run(**scored), a_run(**random), a_run("rcl", **scored)))
-    assert plot.y.label == "test reward, best so far (%)"
-    assert curves(plot) == {"bocl": pytest.approx([0.5]), "bocl, random search": pytest.approx([0.5])}
-    assert reward_against_trials(one(a_run(**scored), a_run(reward__alpha=0.3, **random))).series == ()
-    aimed = reward_against_trials(one(*(a_run(goal__target=0.9, **each) for each in (scored, random))))
-    assert aimed.series == (), "with a target the reward is another"
-    older = a_run(**random)
-    older.config["reward"].pop("weighting", None)
-    assert len(reward_against_trials(one(a_run(**scored), older)).series) == 2, (
-        "what a journal lacks, it may be older than"
-    )
-
-
-def test_the_search_of_the_paper_stands_among_the_methods():
-    stream = one(a_run(search__kind="bayesian"), a_run(), a_run(search__kind="random"), a_run("sn"))
-    assert [row.label for row in accuracy_bars(stream).rows] == ["bocl", "bocl, paper's search", "sn"]
 
 
 def test_counts_that_span_decades_are_marks_on_an_axis_of_factors():
@@ -207,10 +129,10 @@ def test_counts_that_span_decades_are_marks_on_an_axis_of_factors():
 
 
 def test_where_no_time_is_told_samples_stand_in_its_place():
-    shared = cost_bars(one(a_run(at_once=2), a_run("sn", at_once=2)))
-    assert (shared.title, [row.value for row in shared.rows]) == ("(c) samples trained, not time", [1000, 1000])
-    some = cost_bars(one(a_run(at_once=2), a_run("sn")))
-    assert (some.title, [row.label for row in some.rows]) == ("(c) time", ["sn"])
+    shared = cost_bars(one(a_run(shares_device=2), a_run("sn", shares_device=2)))
+    assert (shared.title, [row.value for row in shared.rows]) == ("samples trained, not time", [1000, 1000])
+    some = cost_bars(one(a_run(shares_device=2), a_run("sn")))
+    assert (some.title, [row.label for row in some.rows]) == ("time", ["sn"])
 
 
 def test_one_system_far_below_does_not_press_the_others_together():
@@ -239,27 +161,11 @@ def test_a_line_joins_the_settings_that_no_smaller_one_equals_on_validation_samp
     assert len(series.points) == 4
 
 
-def test_attention_is_judged_pair_by_pair():
-    stream = one(
-        a_run(seed=0, accuracy=0.90),
-        a_run(seed=0, accuracy=0.88, growth__attention=False),
-        a_run(seed=1, accuracy=0.90),
-        a_run(seed=1, accuracy=0.91, growth__attention=False),
-        a_run(seed=2, accuracy=0.10),
-    )
-    bars = attention_ablation(stream)
-    assert [(row.label, row.value, row.text) for row in bars.rows] == [
-        ("seed 0", pytest.approx(2.0), "+2.00"),
-        ("seed 1", pytest.approx(-1.0), "-1.00"),
-        ("mean", pytest.approx(0.5), "+0.50 ± 2.12"),
-    ]
-
-
 def test_the_comparison_shows_each_system_and_then_its_other_settings():
     stream = one(
         a_run(reward__alpha=0.1, accuracy=0.8, seconds=9.0),
-        a_run(reward__alpha=0.2, accuracy=0.9, seed=0, at_once=2),
-        a_run(reward__alpha=0.2, accuracy=0.92, seed=1, at_once=2),
+        a_run(reward__alpha=0.2, accuracy=0.9, seed=0, shares_device=2),
+        a_run(reward__alpha=0.2, accuracy=0.92, seed=1, shares_device=2),
         a_run("sn", loss=0.01),
     )
     table = comparison(stream)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from report_examples import a_run, a_trial
-
 from bocl.report.charts import numbers
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches, task_rows
+from report_examples import a_run, a_trial
 
 
 def test_growth_is_units_by_task_and_layer():

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from report_examples import a_run
 
-from bocl.report.style import style_of
-from bocl.report.systems import Spread, arrange, pairs
+from bocl.report.systems import Spread, arrange
+from report_examples import a_run
 
 
 def names(stream):
@@ -48,7 +47,7 @@ def test_a_setting_of_one_search_tells_its_runs_apart_though_others_lack_it():
     assert [name for name, _ in names(stream)] == ["bocl", "bocl, random search", "bocl, no transfer"]
 
 
-def test_streams_and_methods_have_an_order_of_their_own():
+def test_streams_are_in_the_order_of_their_names_and_methods_in_that_of_their_table():
     runs = [
         a_run("sn", stream="split-cifar100"),
         a_run("bocl", stream="a"),
@@ -58,12 +57,12 @@ def test_streams_and_methods_have_an_order_of_their_own():
     ]
     streams = arrange([*runs, a_run(tasks=3)])
     assert [stream.label for stream in streams] == [
+        "a (10 tasks)",
         "permuted-mnist (3 tasks)",
         "permuted-mnist (10 tasks)",
         "split-cifar100 (10 tasks)",
-        "a (10 tasks)",
     ]
-    assert [name for name, _ in names(streams[1])] == ["bocl", "joint", "mine"]
+    assert [name for name, _ in names(streams[2])] == ["bocl", "joint", "mine"]
 
 
 def test_a_sweep_is_one_system_with_settings_smallest_first():
@@ -137,17 +136,35 @@ def test_the_headline_is_chosen_on_validation_samples():
     assert stream.systems[0].headline.label == "alpha 0.2"
 
 
-@pytest.mark.parametrize("place", ["study/{}/bocl-seed0", "records/{}-seed-0.jsonl"])
-def test_the_headline_is_the_setting_called_after_its_method(place):
-    (stream,) = arrange(
-        [
-            a_run(reward__alpha=0.1, validation=0.5, folder=place.format("bocl")),
-            a_run(reward__alpha=0.2, validation=0.9, folder=place.format("bocl-alpha-0.2")),
-        ]
-    )
+def test_the_headline_is_the_setting_that_is_marked_so():
+    marked = a_run(reward__alpha=0.1, validation=0.5)
+    runs = [marked, a_run(reward__alpha=0.2, validation=0.9), a_run(reward__alpha=0.1, seed=1, validation=0.5)]
+    (stream,) = arrange(runs, is_headline=lambda run: run is marked)
     (system,) = stream.systems
-    assert system.headline.runs[0].config["reward"]["alpha"] == 0.1
+    assert [run.seed for run in system.headline.runs] == [0, 1], "one of its runs marks a setting"
     assert [setting.label for setting in system.settings] == ["", "alpha 0.2"], "others are told by what they change"
+
+
+def test_of_several_marked_settings_validation_samples_choose():
+    runs = [a_run(reward__alpha=alpha, validation=validation) for alpha, validation in ((1, 0.9), (2, 0.8), (3, 0.7))]
+    (stream,) = arrange(runs, is_headline=lambda run: run is not runs[0])
+    assert stream.systems[0].headline.label == "alpha 2"
+
+
+def test_no_name_of_a_folder_makes_a_headline():
+    named = a_run(reward__alpha=0.1, validation=0.5, folder="study/bocl/bocl-seed0")
+    (stream,) = arrange([named, a_run(reward__alpha=0.2, validation=0.9, folder="study/other/bocl-seed0")])
+    assert stream.systems[0].headline.label == "alpha 0.2"
+
+
+@pytest.mark.parametrize("setting", [{"search__children_at_once": 1}, {"search__memory_gb": 1e-6}])
+def test_children_one_by_one_are_so_by_their_setting_of_today_and_of_old(setting):
+    (stream,) = arrange([a_run(**setting), a_run("sn", **setting)])
+    bocl, sn = (system.headline for system in stream.systems)
+    assert (len(bocl.timed), len(bocl.one_by_one)) == (0, 1)
+    assert (len(sn.timed), len(sn.one_by_one)) == (1, 0), "it has no children"
+    (several,) = arrange([a_run(search__children_at_once=8)])
+    assert several.systems[0].headline.one_by_one == ()
 
 
 def test_unfinished_runs_and_repeats_are_left_out_of_means():
@@ -156,23 +173,3 @@ def test_unfinished_runs_and_repeats_are_left_out_of_means():
     (stream,) = arrange([a_run(), again, begun])
     assert list(stream.runs()) == [stream.systems[0].headline.runs[0]]
     assert (stream.repeats, stream.unfinished) == ((again,), (begun,))
-
-
-def test_runs_are_paired_by_all_they_have_in_common():
-    runs = [a_run(seed=seed, growth__attention=on) for seed in (1, 0) for on in (True, False)]
-    (stream,) = arrange(
-        [*runs, a_run(seed=2), a_run(seed=3, growth__attention=False), a_run(seed=0, reward__alpha=1.0)]
-    )
-    found = pairs(stream, "growth.attention", True, False)
-    assert [(one.seed, other.seed) for one, other in found] == [(0, 0), (1, 1)]
-    assert all(one.config["growth"]["attention"] and not other.config["growth"]["attention"] for one, other in found)
-
-
-def test_a_method_has_one_colour_and_its_variants_other_marks():
-    runs = [a_run(method) for method in ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "joint")]
-    (stream,) = arrange([*runs, a_run("independent"), a_run(growth__attention=False)])
-    styles = {system.name: style_of(system) for system in stream.systems}
-    assert styles["bocl"].colour == styles["bocl, no attention"].colour
-    assert len(set(styles.values())) == len(styles) == 12
-    plain = [style for name, style in styles.items() if "," not in name]
-    assert len({style.mark for style in plain}) == len({style.colour for style in plain}) == 11

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from bocl.benchmarks.peak import forget_peak_memory, peak_memory_mb
-from bocl.checks import counted
 from bocl.methods.rounds import padding
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
@@ -29,6 +28,7 @@ from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import train
+from bocl.wording import counted
 
 
 @dataclass(frozen=True)

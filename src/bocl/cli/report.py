@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from bocl.records.summary import RunSummary
+    from bocl.report.sections import Report
+
+RUNS = typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs, or journals kept alone.")
+OUT = typer.Option("-o", "--out", help="The page to write.")
+ASSETS = typer.Option(help="Folder for every figure as SVG, and its numbers as CSV and LaTeX.")
+
 
 def report_command(
-    runs: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs, or journals kept alone."),
-    ],
-    out: Annotated[str, typer.Option("-o", "--out", help="The page to write.")] = "report.html",
-    assets: Annotated[
-        str | None, typer.Option(help="Folder for every figure as SVG and PDF, and its numbers as CSV and LaTeX.")
-    ] = None,
+    runs: Annotated[list[str], RUNS],
+    out: Annotated[str, OUT] = "report.html",
+    assets: Annotated[str | None, ASSETS] = None,
 ) -> None:
-    """Write one page with the paper's figures, its claims beside ours, and what every network did."""
-    import os
+    """Write one page that compares runs and shows what every network did."""
+    from bocl.report.sections import compare
 
+    write_report(compare, runs, out, assets)
+
+
+def write_report(
+    make: Callable[[Sequence[RunSummary]], Report], runs: Sequence[str], out: str, assets: str | None
+) -> None:
+    """Write the page of the report that ``make`` makes of some runs, and its figures where a folder is given."""
     from bocl.cli.tables import tell_torn
     from bocl.errors import FolderError
     from bocl.records.files import check_place, write_whole
     from bocl.records.summary import summarise_all
+    from bocl.report.assets import write_assets
     from bocl.report.page import OPENING, page
     from bocl.wording import counted
 
@@ -37,12 +49,11 @@ def report_command(
     summaries = list({os.path.realpath(summary.folder): summary for summary in summarise_all(runs)}.values())
     for summary in summaries:
         tell_torn(summary.folder, summary.torn_bytes)
-    text = page(summaries).encode()
+    report = make(summaries)
+    text = page(report).encode()
     if assets is not None:
-        from bocl.report.assets import write_assets
-
         with _told("give another folder with --assets"):
-            files = write_assets(summaries, Path(assets))
+            files = write_assets(report, Path(assets))
         typer.echo(f"{assets}: {counted(files, 'file')} of figures and numbers")
     with _told("give another file with -o"):
         write_whole(place, text)

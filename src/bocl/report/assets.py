@@ -1,4 +1,4 @@
-"""Every figure as SVG and PDF, and its numbers as CSV and LaTeX, in a folder."""
+"""Every figure as SVG, and its numbers as CSV and LaTeX, in a folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bocl.records.files import cannot_write
-from bocl.records.summary import RunSummary
 from bocl.report.charts import Cell, Chart, Table, numbers
 from bocl.report.layout import draw
-from bocl.report.pdf import to_pdf
-from bocl.report.sections import portraits, sections
+from bocl.report.sections import Report, portraits
 from bocl.report.svg import standalone
-from bocl.report.systems import arrange
 from bocl.wording import one_line
 
 _SPECIAL = re.compile(r"[\\{}&%$#_^~]")
@@ -23,10 +20,10 @@ _IN_LATEX = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\text
 _UNICODE = {"±": r"$\pm$", "→": r"$\to$", "α": r"$\alpha$", "−": "$-$"}
 
 
-def write_assets(runs: Sequence[RunSummary], folder: Path) -> int:
-    """Write what the report of some runs shows; return how many files there are."""
+def write_assets(report: Report, folder: Path) -> int:
+    """Write what a report shows; return how many files there are."""
     count = 0
-    for name, data in _files(runs):
+    for name, data in _files(report):
         try:  # made again at will, so nobody waits for the disk
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
@@ -36,32 +33,24 @@ def write_assets(runs: Sequence[RunSummary], folder: Path) -> int:
     return count
 
 
-def _files(runs: Sequence[RunSummary]) -> Iterator[tuple[str, bytes]]:
-    streams = arrange(runs)
-    for section in sections(streams):
+def _files(report: Report) -> Iterator[tuple[str, bytes]]:
+    for section in report.sections:
         for _, charts in section.rows:
             for chart in charts:
                 yield from _chart_files(chart)
-        for _, table in section.tables:
+        for table in (*(table for _, table in section.tables), *section.files):
             yield from _table_files(table)
             if table.others:
                 yield from _table_files(Table(f"{table.name}-other-settings", table.header, table.others))
-        if section.findings:
-            header = ("claim", "stream", "where", "paper", "ours", "verdict", "margin")
-            rows = [
-                (f.about, f.claim.stream, f.claim.where, f.paper, f.ours, f.verdict, f.margin) for f in section.findings
-            ]
-            yield from _table_files(Table(f"claims-{section.key}", header, tuple(rows)))
-    for stream in streams:
+    for stream in report.streams:
         for portrait in portraits(stream):
-            for chart in portrait.all_charts:
-                yield from _chart_files(chart)
+            for group in portrait.groups:
+                for chart in group.charts:
+                    yield from _chart_files(chart)
 
 
 def _chart_files(chart: Chart) -> Iterator[tuple[str, bytes]]:
-    drawing = draw(chart, legend=True)
-    yield f"{_safe(chart.name)}.svg", standalone(drawing).encode()
-    yield f"{_safe(chart.name)}.pdf", to_pdf(drawing)
+    yield f"{_safe(chart.name)}.svg", standalone(draw(chart, legend=True)).encode()
     yield from _table_files(numbers(chart))
 
 

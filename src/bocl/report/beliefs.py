@@ -56,25 +56,12 @@ def calibration(run: RunSummary, name: str) -> list[Plot]:
         for place, (share, _) in enumerate(_INTERVALS)
     ]
     wanted = [_level(f"{100 * share:.0f} % wanted", share, place, tasks) for place, (share, _) in enumerate(_INTERVALS)]
-    across = Axis("task", "count")
+    across, apart, percentage = Axis("task", "count"), Axis("standard deviations"), Axis("trials inside (%)", "percent")
+    dots = Series("trials", style, tuple(errors), joined="no")
+    title = f"inside 50 %: {100 * fmean(inside[0]):.0f} %, inside 90 %: {100 * fmean(inside[1]):.0f} %"
     return [
-        Plot(
-            f"{name}-errors",
-            "measured less predicted",
-            across,
-            Axis("standard deviations"),
-            (*edges, Series("trials", style, tuple(errors), joined="no")),
-            small=True,
-        ),
-        Plot(
-            f"{name}-calibration",
-            f"inside 50 %: {100 * fmean(inside[0]):.0f} %, inside 90 %: {100 * fmean(inside[1]):.0f} %",
-            across,
-            Axis("trials inside (%)", "percent"),
-            (*wanted, *shares),
-            small=True,
-            y_range=(0.0, 1.0),
-        ),
+        Plot(f"{name}-errors", "measured less predicted", across, apart, (*edges, dots), small=True),
+        Plot(f"{name}-calibration", title, across, percentage, (*wanted, *shares), small=True, y_range=(0.0, 1.0)),
     ]
 
 
@@ -84,23 +71,15 @@ def gains(run: RunSummary, name: str) -> list[Plot]:
     least = 100 * float(run.config["search"].get("least_gain", 0.0))
     values = [point.y for _, hopes in told for point in hopes] + ([least] if least > 0 else [])
     y_range = (min(values), max(values)) if values else None
-    plots = []
+    gain, plots = Axis("gain (points)", spacing="factors"), []
     for task, hopes in told:
         if not hopes:
             continue
         trials = (0, len(task.trials) - 1)
         enough = [_level("least gain", least, 0, trials)] if least > 0 else []
-        plots.append(
-            Plot(
-                f"{name}-gains-{task.index + 1:02d}",
-                f"task {task.index + 1}: {len(hopes)} asked for gain",
-                Axis("trial", "count"),
-                Axis("gain (points)", spacing="factors"),
-                (*enough, Series("expected gain", plain_style(run.method), tuple(hopes), joined="no")),
-                small=True,
-                y_range=y_range,
-            )
-        )
+        series = (*enough, Series("expected gain", plain_style(run.method), tuple(hopes), joined="no"))
+        title, axes = f"task {task.index + 1}: {len(hopes)} asked for gain", (Axis("trial", "count"), gain)
+        plots.append(Plot(f"{name}-gains-{task.index + 1:02d}", title, *axes, series, small=True, y_range=y_range))
     return plots
 
 

@@ -137,7 +137,7 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrowthChart:
     """A network as it grew: ``added[task][layer]`` units."""
 
     name: str
@@ -165,7 +165,7 @@ class Strips:
     kept: tuple[int, ...]
 
 
-Chart = Plot | Bars | HeatMap | Growth | Strips
+Chart = Plot | Bars | HeatMap | GrowthChart | Strips
 
 
 def numbers(chart: Chart) -> Table:
@@ -191,7 +191,7 @@ def numbers(chart: Chart) -> Table:
             ]
             labels = (chart.row_label, chart.column_label, chart.value.label)
             return _table(chart.name, labels, [cell for cell in cells if not math.isnan(cell[2])])
-        case Growth():
+        case GrowthChart():
             units = [
                 (task, layer, count)
                 for task, counts in zip(chart.tasks, chart.added, strict=True)

@@ -1,4 +1,4 @@
-"""A drawing: lines, shapes and words at places, in units of 1/72 inch. ``svg.py`` and ``pdf.py`` put it on paper."""
+"""A drawing: lines, shapes and words at places, in units of 1/72 inch. ``svg.py`` puts it on paper."""
 
 from __future__ import annotations
 

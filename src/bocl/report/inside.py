@@ -7,59 +7,35 @@ import math
 from bocl.records.pareto import front
 from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
-from bocl.report.charts import Axis, Growth, HeatMap, Plot, Point, Series
+from bocl.report.charts import Axis, GrowthChart, HeatMap, Plot, Point, Series
 from bocl.report.scale import by_errors
 from bocl.report.style import Style, plain_style
 from bocl.wording import counted, percent, widths_text
 
 
-def growth(run: RunSummary, name: str) -> Growth:
+def growth(run: RunSummary, name: str) -> GrowthChart:
     """Units each task added to every layer."""
-    tasks = tuple(task.name for task in run.tasks)
-    return Growth(
-        f"{name}-growth",
-        "Units by layer and task",
-        plain_style(run.method),
-        run.groups,
-        tasks,
-        tuple(task.widths for task in run.tasks),
-    )
+    tasks, added = tuple(task.name for task in run.tasks), tuple(task.widths for task in run.tasks)
+    style = plain_style(run.method)
+    return GrowthChart(f"{name}-growth", "Units by layer and task", style, run.groups, tasks, added)
 
 
 def accuracy_matrix(run: RunSummary, name: str) -> HeatMap:
     """R[t][i]: test accuracy on task i after learning task t."""
-    numbers = _numbered(len(run.tasks))
-    return HeatMap(
-        f"{name}-accuracy",
-        "Accuracy matrix",
-        "after task",
-        "on task",
-        Axis("test accuracy (%)", "percent"),
-        numbers,
-        numbers,
-        tuple(run.matrix),
-    )
+    tasks, value = _numbered(len(run.tasks)), Axis("test accuracy (%)", "percent")
+    labels = ("Accuracy matrix", "after task", "on task")
+    return HeatMap(f"{name}-accuracy", *labels, value, tasks, tasks, tuple(run.matrix))
 
 
 def reuse(run: RunSummary, name: str) -> list[HeatMap]:
     """How far the gates of each task are open to the units of every task up to it, one map for each gated layer."""
-    layers = dict.fromkeys(layer for task in run.tasks for layer in task.attention)
+    value, columns = Axis("mean gate (%)", "percent"), _numbered(len(run.tasks))
     maps = []
-    for layer in layers:
+    for layer in dict.fromkeys(layer for task in run.tasks for layer in task.attention):
         gated = [task for task in run.tasks if layer in task.attention]
-        rows = tuple(str(task.index + 1) for task in gated)
-        maps.append(
-            HeatMap(
-                f"{name}-attention-{layer}",
-                f"Gates before {layer}",
-                "task",
-                "units of task",
-                Axis("mean gate (%)", "percent"),
-                rows,
-                _numbered(len(run.tasks)),
-                tuple(task.attention[layer] for task in gated),
-            )
-        )
+        rows, cells = tuple(str(task.index + 1) for task in gated), tuple(task.attention[layer] for task in gated)
+        labels = (f"Gates before {layer}", "task", "units of task")
+        maps.append(HeatMap(f"{name}-attention-{layer}", *labels, value, rows, columns, cells))
     return maps
 
 

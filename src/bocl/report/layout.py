@@ -6,14 +6,15 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from bocl.report.charts import Axis, Bars, Chart, Growth, HeatMap, Plot, Series, Strips
+from bocl.report.charts import Axis, Bars, Chart, GrowthChart, HeatMap, Plot, Series, Strips
 from bocl.report.drawing import Box, Circle, Drawing, Line, Place, Shape, Words, mark, text_width
-from bocl.report.names import Area, Name, stand_beside
+from bocl.report.label_placement import Area, Name, stand_beside
 from bocl.report.scale import Scale, fit, say, ticks, whole_ticks
 from bocl.report.tiles import draw_growth, draw_heat_map, draw_strips
 
 WIDTH, BARS_WIDTH = 360.0, 400.0
 _ROW = 19.0
+_LEAST_BARS = 140.0  # the room of the bars themselves, however long the names next to them
 
 
 def draw(chart: Chart, *, legend: bool = False) -> Drawing:
@@ -26,7 +27,7 @@ def draw(chart: Chart, *, legend: bool = False) -> Drawing:
             return _bars(chart)
         case HeatMap():
             return draw_heat_map(chart)
-        case Growth():
+        case GrowthChart():
             return draw_growth(chart)
         case Strips():
             return draw_strips(chart)
@@ -154,16 +155,17 @@ def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: flo
 
 def _bars(chart: Bars) -> Drawing:
     size = 11.0
-    left = 8 + max((text_width(row.label, size) for row in chart.rows), default=0)
+    left = 8 + max(text_width(label, size) for label in ("name", *(row.label for row in chart.rows)))
     right = 10 + max((text_width(row.text, size) for row in chart.rows), default=0)
+    width = max(BARS_WIDTH, left + _LEAST_BARS + right)
     top, bottom = 28.0, 40.0
     height = top + _ROW * max(len(chart.rows), 1) + bottom
-    drawing = Drawing(BARS_WIDTH, height, f"{chart.title}: {chart.axis.label}")
+    drawing = Drawing(width, height, f"{chart.title}: {chart.axis.label}")
     x = fit(
         chart.axis,
         [edge for row in chart.rows for edge in _edges(row.value, row.sd)],
         left,
-        BARS_WIDTH - right,
+        width - right,
         zero=chart.from_zero,
     )
     items = drawing.items
@@ -173,17 +175,17 @@ def _bars(chart: Bars) -> Drawing:
     for value in marked:
         items.append(Line(((x(value), top - 4), (x(value), foot)), "grid", 0.8))
         items.append(Words((x(value), foot + 13), _said(value, chart.axis, marked), size - 1, "middle", "muted"))
-    items.append(Words(((left + BARS_WIDTH - right) / 2, height - 8), chart.axis.label, size, "middle", "muted"))
+    items.append(Words(((left + width - right) / 2, height - 8), chart.axis.label, size, "middle", "muted"))
     zero = x(0.0) if chart.from_zero else x.start
     for index, row in enumerate(chart.rows):
         middle = top + _ROW * (index + 0.5)
         items.append(Words((left - 8, middle + 4), row.label, size, "end"))
-        items.append(Words((BARS_WIDTH - right + 8, middle + 4), row.text, size))
+        items.append(Words((width - right + 8, middle + 4), row.text, size))
         place = x(row.value)
         if chart.from_zero:
             items.append(Box(min(zero, place), middle - 6, max(abs(place - zero), 0.6), 12, row.style.colour, row.note))
         else:
-            items.append(Line(((left, middle), (BARS_WIDTH - right, middle)), "grid", 0.8, (1, 3)))
+            items.append(Line(((left, middle), (width - right, middle)), "grid", 0.8, (1, 3)))
         if row.sd:
             ends = ((x(row.value - row.sd), middle), (x(row.value + row.sd), middle))
             items.append(Line(ends, "ink" if chart.from_zero else row.style.colour, 1.4))

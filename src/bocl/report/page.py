@@ -10,51 +10,42 @@ from importlib import resources
 from bocl.records.summary import RunSummary
 from bocl.report.charts import Chart, Series
 from bocl.report.drawing import Drawing
-from bocl.report.figures import named
-from bocl.report.findings import Finding
 from bocl.report.inside import task_rows
 from bocl.report.layout import draw, sample
-from bocl.report.sections import Portrait, Section, portraits, sections
-from bocl.report.style import COLOURS
+from bocl.report.sections import Group, Portrait, Report, Section, portraits
+from bocl.report.style import colours
 from bocl.report.svg import inline
-from bocl.report.systems import Stream, arrange, shared
+from bocl.report.systems import StreamResults, shared
 from bocl.wording import counted, duration, one_line, percent, points
 
 OPENING = "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=generator content=bocl>"
-_VERDICTS = {"met": "✓ met", "missed": "✗ missed", "open": "open:"}
 _TASK_HEADER = ("task", "", "units added", "learnt", "now", "parameters", "trials", "difficulty (points)")
 
 
-def page(runs: Sequence[RunSummary]) -> str:
-    """Return the report of some runs; the same runs give the same bytes."""
-    streams = arrange(runs)
-    compared = sections(streams)
-    shown = [section for section in compared if section.filled]
+def page(report: Report) -> str:
+    """Return a report as HTML; the same report gives the same bytes."""
+    shown = [section for section in report.sections if section.filled]
     links = [(section.key, section.title.partition(":")[0]) for section in shown]
     links += [("inside", "Inside the networks"), ("runs", "Runs")]
     body = [
-        "<header>",
-        "<h1>Networks that grow, task after task</h1>",
-        f"<p class=facts>{_facts(runs, streams)}</p>",
-        "</header>",
+        f"<header><h1>{escape(report.title)}</h1><p class=facts>{_facts(report.streams)}</p></header>",
         "<nav>" + "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title in links) + "</nav>",
         "<main>",
-        _scoreboard(compared),
         *map(_section, shown),
         "<section id=inside><h2>Inside the networks</h2>",
-        "<p class=caption>Of every system, the first seed of the setting that stands for it in Figure 2; other runs "
+        "<p class=caption>Of every system, the first seed of the setting that stands for it above; other runs "
         "are folded below it. Grey bars are units known before a task, coloured ones what it added; they may begin "
         "above zero. A heat map’s colours run from its least value to its greatest, over ten points at least. A ring "
         "marks the child that was kept, the grey line the front: no child is both smaller and more accurate than those "
         "on it.</p>",
-        *map(_inside, streams),
+        *map(_inside, report.streams),
         "</section>",
-        _runs(streams),
+        _runs(report.streams),
         "</main>",
     ]
     return (
         OPENING + '<meta name=viewport content="width=device-width, initial-scale=1"><title>bocl report</title>'
-        f"<style>{_style()}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+        f"<style>{_style()}{report.css}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
     )
 
 
@@ -63,73 +54,58 @@ def escape(text: str) -> str:
     return html.escape(one_line(text))
 
 
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """Return a table of cells that are HTML already."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in header)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    named = f" {kind}" if kind else ""
+    return f'<div class="scroll{named}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
 def _style() -> str:
-    light, dark = ("".join(f"--{role}:{pair[side]};" for role, pair in COLOURS.items()) for side in (0, 1))
+    light, dark = ("".join(f"--{role}:{pair[side]};" for role, pair in colours().items()) for side in (0, 1))
     on_screen = f"@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}"
     rules = resources.files("bocl.report").joinpath("page.css").read_text(encoding="utf-8")
     return f":root{{color-scheme:light dark;{light}}}{on_screen}\n{rules}"
 
 
-def _facts(runs: Sequence[RunSummary], streams: Sequence[Stream]) -> str:
+def _facts(streams: Sequence[StreamResults]) -> str:
+    runs = [run for stream in streams for run in (*stream.runs(), *stream.unfinished, *stream.repeats)]
     sessions = [session for run in runs for session in run.sessions]
     days = sorted(session.time[:10] for session in sessions)
     devices = sorted({str(session.machine.get("name", "unknown device")) for session in sessions})
     versions = sorted({f"bocl {s.versions.get('bocl', '?')}, torch {s.versions.get('torch', '?')}" for s in sessions})
-    when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     said = [
         f"{counted(len(runs), 'run')} on {', '.join(stream.label for stream in streams)}",
-        when,
+        days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
         "; ".join(devices),
         "; ".join(versions),
     ]
     return escape(" · ".join(said))
 
 
-def _scoreboard(compared: Sequence[Section]) -> str:
-    """Say how many of the paper's claims these runs meet, figure by figure."""
-    judged = [(section, section.findings) for section in compared if section.findings]
-    if not judged:
-        return (
-            "<section id=claims><p class=caption>None of these runs is of one of the paper’s streams of ten tasks, so "
-            "its claims are not set beside them.</p></section>"
-        )
-    entries = []
-    for section, found in judged:
-        met, missed = (sum(finding.verdict == verdict for finding in found) for verdict in ("met", "missed"))
-        rest = len(found) - met - missed
-        score = f"<b class=met>{met}</b> met, <b class=missed>{missed}</b> missed" + (f", {rest} open" if rest else "")
-        title = escape(section.title.partition(":")[0])
-        entries.append(f"<li>{f'<a href=#{section.key}>{title}</a>' if section.filled else title} {score}</li>")
-    return (
-        "<section id=claims><h2>The paper’s claims</h2><p class=caption>Met where our mean is at least what the paper "
-        "says, noise not weighed; BOCL has its own search and prices unless the paper’s are named.</p>"
-        f"<ul class=score>{''.join(entries)}</ul></section>"
-    )
-
-
 def _section(section: Section) -> str:
     parts = [f"<section id={section.key}><h2>{escape(section.title)}</h2>"]
-    parts.append(f"<p class=caption>{escape(section.caption)}</p>")
+    if section.caption:
+        parts.append(f"<p class=caption>{escape(section.caption)}</p>")
     if section.legend:
         parts.append(_legend(section.legend))
     for heading, charts in section.rows:
         if charts:
             parts.append(f"<h3>{escape(heading)}</h3>" if heading else "")
-            parts.append(f"<div class=panels>{''.join(map(_figure, charts))}</div>")
-    for heading, table in section.tables:
-        if table.rows:
+            parts.append(f"<div class=panels>{_figures(charts)}</div>")
+    for heading, each in section.tables:
+        if each.rows:
             parts.append(f"<h3>{escape(heading)}</h3>" if heading else "")
-            parts.append(_table(table.header, _cells(table.rows), section.key))
-        if table.others:
-            folded = _table(table.header, _cells(table.others), section.key)
-            parts.append(f"<details><summary>{counted(len(table.others), 'other setting')}</summary>{folded}</details>")
-    if section.findings:
-        parts.append(_findings(section.findings))
-    return "".join([*parts, "</section>"])
+            parts.append(table(each.header, _cells(each.rows), section.key))
+        if each.others:
+            folded = table(each.header, _cells(each.others), section.key)
+            parts.append(f"<details><summary>{counted(len(each.others), 'other setting')}</summary>{folded}</details>")
+    return "".join([*parts, section.html, "</section>"])
 
 
-def _figure(chart: Chart) -> str:
-    return f"<figure>{inline(draw(chart))}</figure>"
+def _figures(charts: Iterable[Chart]) -> str:
+    return "".join(f"<figure>{inline(draw(chart))}</figure>" for chart in charts)
 
 
 def _legend(series: Iterable[Series]) -> str:
@@ -139,77 +115,29 @@ def _legend(series: Iterable[Series]) -> str:
     return f"<ul class=legend>{''.join(keys)}</ul>"
 
 
-def _findings(found: Sequence[Finding]) -> str:
-    """One row for each claim, one column for each stream."""
-    streams = list(dict.fromkeys(finding.claim.stream for finding in found))
-    rows: dict[str, dict[str, Finding]] = {}
-    for finding in found:
-        rows.setdefault(finding.about, {})[finding.claim.stream] = finding
-    cells = []
-    for about, by_stream in rows.items():
-        where = next(iter(by_stream.values())).claim.where
-        judged = [_verdict(by_stream[stream]) if stream in by_stream else "" for stream in streams]
-        cells.append([f"{escape(about)}<small>{escape(where)}</small>", *judged])
-    return "<h3>The paper’s claims beside ours</h3>" + _table(("claim", *streams), cells, "claims")
-
-
-def _verdict(finding: Finding) -> str:
-    said = f'<span class="verdict {finding.verdict}">{_VERDICTS[finding.verdict]}</span> {escape(finding.margin)}'
-    ours = f", ours {finding.ours}" if finding.ours else ""
-    return f"{said}<small>{escape(f'paper {finding.paper}{ours}')}</small>"
-
-
-def _inside(stream: Stream) -> str:
-    shown = portraits(stream)
-    if not shown:
-        return ""
-    first = {id(portrait.run) for portrait in shown}
-    parts = [f"<h3>{escape(stream.label)}</h3>"]
-    for portrait in shown:
-        parts.append(_portrait(portrait))
-        others = [
-            (f"{named(system, setting)}, seed {run.seed}", run)
-            for system in stream.systems
-            if any(id(run) == id(portrait.run) for setting in system.settings for run in setting.runs)
-            for setting in system.settings
-            for run in setting.runs
-            if id(run) not in first
-        ]
-        parts.extend(_folded(title, run) for title, run in others)
-    return "".join(parts)
+def _inside(stream: StreamResults) -> str:
+    shown = "".join(map(_portrait, portraits(stream)))
+    return f"<h3>{escape(stream.label)}</h3>{shown}" if shown else ""
 
 
 def _portrait(portrait: Portrait) -> str:
     run = portrait.run
-    parts = [f"<article><h4>{escape(portrait.title)}</h4><p class=facts>{_outcome(run)}</p>"]
-    parts.append(f"<div class=drawn>{''.join(map(_figure, (*portrait.charts, *portrait.reuse)))}</div>")
-    if portrait.searches:
-        parts.append(f"<h5>The search of each task</h5>{_small(portrait.searches)}")
-    if portrait.gains:
-        parts.append(
-            "<h5>Expected gain in reward, when a trial was asked for</h5><p class=caption>Other trials were spread "
-            "evenly over the widths, to open the search or to doubt what earlier tasks suggest. After a few trials, "
-            f"the search ends when no widths promise as much as the dotted line.</p>{_small(portrait.gains)}"
-        )
-    if portrait.beliefs:
-        parts.append(
-            "<h5>What the search believed in the end</h5><p class=caption>Bars: the probability that the best widths, "
-            "of those tried and some hundreds of others, have so many units in a layer; the dot is what was kept. "
-            "Calibration: each trial’s accuracy less what the process predicts from all others, in its own standard "
-            "deviations, and the share of trials inside its 50 % (hollow) and 90 % intervals, which the dotted and the "
-            f"dashed lines show.</p><div class=drawn>{''.join(map(_figure, portrait.beliefs))}</div>"
-        )
-    parts.append(f"<details><summary>Task by task</summary>{_tasks(run)}</details>")
-    parts.append(f"<details><summary>Settings and machine</summary>{_circumstances(run)}</details></article>")
+    parts = [
+        f"<article><h4>{escape(portrait.title)}</h4><p class=facts>{_outcome(run)}</p>",
+        *map(_group, portrait.groups),
+        f"<details><summary>Task by task</summary>{_tasks(run)}</details>",
+        f"<details><summary>Settings and machine</summary>{_circumstances(run)}</details></article>",
+    ]
+    for title, other in portrait.others:
+        told = f"{escape(title)}: {_outcome(other)}"
+        parts.append(f"<details class=run><summary>{told}</summary>{_tasks(other)}</details>")
     return "".join(parts)
 
 
-def _small(charts: Sequence[Chart]) -> str:
-    return f"<div class=small>{''.join(map(_figure, charts))}</div>"
-
-
-def _folded(title: str, run: RunSummary) -> str:
-    return f"<details class=run><summary>{escape(title)}: {_outcome(run)}</summary>{_tasks(run)}</details>"
+def _group(group: Group) -> str:
+    heading = f"<h5>{escape(group.heading)}</h5>" if group.heading else ""
+    caption = f"<p class=caption>{escape(group.caption)}</p>" if group.caption else ""
+    return f"{heading}{caption}<div class={'small' if group.small else 'drawn'}>{_figures(group.charts)}</div>"
 
 
 def _outcome(run: RunSummary) -> str:
@@ -224,24 +152,19 @@ def _outcome(run: RunSummary) -> str:
 
 
 def _tasks(run: RunSummary) -> str:
-    return _table(_TASK_HEADER, [[escape(cell) for cell in row] for row in task_rows(run)])
+    return table(_TASK_HEADER, _cells(task_rows(run)))
 
 
 def _circumstances(run: RunSummary) -> str:
     sessions = [
-        {
-            "time": session.time,
-            "machine": session.machine,
-            "versions": session.versions,
-            "runs at once": session.at_once,
-        }
-        for session in run.sessions
+        {"time": one.time, "machine": one.machine, "versions": one.versions, "runs on the device": one.shares_device}
+        for one in run.sessions
     ]
     text = json.dumps({"settings": run.config, "sessions": sessions}, indent=1)
     return f"<pre>{html.escape(text)}</pre>"
 
 
-def _runs(streams: Sequence[Stream]) -> str:
+def _runs(streams: Sequence[StreamResults]) -> str:
     """List every run with the stamp that says what its records are worth."""
     rows = []
     for stream in streams:
@@ -260,17 +183,9 @@ def _runs(streams: Sequence[Stream]) -> str:
         "<section id=runs><h2>Runs</h2><p class=caption>The records of every run listed here were found to follow one "
         "another, hash by hash, when this page was made; the journal head, the hash of the last, speaks for all. "
         "<code>bocl audit RUN</code> checks the rest against them: files, tensors, logits and accuracies.</p>"
-        + _table(header, rows)
+        + table(header, rows)
         + "</section>"
     )
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """Return a table of cells that are HTML already."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in header)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    named = f" {kind}" if kind else ""
-    return f'<div class="scroll{named}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _cells(rows: Iterable[Iterable[object]]) -> list[list[str]]:

@@ -1,4 +1,7 @@
-"""What a report holds, in order: the paper's figures and tables, then what each network did. No word of HTML here."""
+"""What a report holds, in order: systems compared, then what each network did. No word of HTML here.
+
+A ``Report`` is data: whoever has more to say of some runs adds sections to it, and ``page`` and ``assets`` show them.
+"""
 
 from __future__ import annotations
 
@@ -10,55 +13,46 @@ from bocl.report.beliefs import calibration, gains, posteriors
 from bocl.report.charts import Bars, Chart, Plot, Series, Table
 from bocl.report.figures import (
     accuracy_against_parameters,
-    accuracy_against_trials,
     accuracy_bars,
-    attention_ablation,
     comparison,
     cost_bars,
     first_task,
     named,
     parameter_bars,
-    reward_against_trials,
-    times,
 )
-from bocl.report.findings import ON_PAR, Finding, findings, reductions
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches
-from bocl.report.systems import Stream
-from bocl.report.trial_curves import all_tested, compared_searches, searchers
+from bocl.report.systems import StreamResults, arrange
+from bocl.report.trial_curves import accuracy_against_trials
 
 _SPACING = "Where accuracies lie far apart, equal steps are equal factors of the error; where counts do, of the count."
 _ERRORS = "Where accuracies lie far apart, equal steps up are equal factors of the error."
-_WHO = {
-    "bocl": "searches in our way",
-    "bocl, paper's search": "as the paper does",
-    "fixed": "adds the same units for every task",
-    "frozen": "adds no units, attention and heads alone",
-    "independent": "trains a network for each task",
-    "joint": "learns all tasks so far at once",
-}
+
+Rows = tuple[tuple[str, tuple[Chart, ...]], ...]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A figure or table of the paper, made from our records; ``filled`` where these runs tell it.
+    """One part of a report; ``filled`` where these runs tell it.
 
-    key       names it in links, files and claims
-    rows      charts side by side, under a heading where it is not ''
-    tables    each under a heading
-    findings  what the paper claims here, and ours
+    key     names it in links
+    rows    charts side by side, under a heading where it is not ''
+    tables  each under a heading
+    html    what else stands at its end
+    files   tables that are written as files only
     """
 
     key: str
     title: str
     caption: str
-    rows: tuple[tuple[str, tuple[Chart, ...]], ...] = ()
+    rows: Rows = ()
     tables: tuple[tuple[str, Table], ...] = ()
-    findings: tuple[Finding, ...] = ()
+    html: str = ""
+    files: tuple[Table, ...] = ()
 
     @property
     def filled(self) -> bool:
         """Whether there is anything to show."""
-        return any(charts for _, charts in self.rows) or any(table.rows for _, table in self.tables)
+        return any(charts for _, charts in self.rows) or any(table.rows for _, table in self.tables) or bool(self.html)
 
     @property
     def legend(self) -> tuple[Series, ...]:
@@ -68,33 +62,49 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Portrait:
-    """One run from inside."""
+class Report:
+    """What is shown of some runs: the sections that compare them, and every network from inside.
 
-    name: str
+    css  rules that its own sections need besides those of the page
+    """
+
+    streams: tuple[StreamResults, ...]
+    sections: tuple[Section, ...]
+    title: str = "Networks that grow, task after task"
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Charts of a portrait that belong together; ``small`` ones stand many in a row."""
+
+    charts: tuple[Chart, ...]
+    heading: str = ""
+    caption: str = ""
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """One run from inside, and the titles of the other runs of its system."""
+
     title: str
     run: RunSummary
-    charts: tuple[Chart, ...]
-    reuse: tuple[Chart, ...]
-    searches: tuple[Chart, ...]
-    gains: tuple[Chart, ...]
-    beliefs: tuple[Chart, ...]
-
-    @property
-    def all_charts(self) -> tuple[Chart, ...]:
-        """Everything that is drawn of it."""
-        return (*self.charts, *self.reuse, *self.searches, *self.gains, *self.beliefs)
+    groups: tuple[Group, ...]
+    others: tuple[tuple[str, RunSummary], ...] = ()
 
 
-def sections(streams: Sequence[Stream]) -> list[Section]:
-    """Return the sections that compare runs."""
+def compare(runs: Sequence[RunSummary]) -> Report:
+    """Return the report of any runs."""
+    streams = arrange(runs)
+    return Report(tuple(streams), tuple(sections(streams)))
+
+
+def sections(streams: Sequence[StreamResults]) -> list[Section]:
+    """Return the sections that compare runs: comparison, bars, size, first-task, trials."""
     compared = [stream for stream in streams if stream.systems]
-    tables = tuple((stream.label, comparison(stream)) for stream in compared)
-    size = _side_by_side(compared, accuracy_against_parameters)
-    trials = (
-        *_side_by_side(compared, accuracy_against_trials, "Accuracy, as in the paper"),
-        *_side_by_side(compared, reward_against_trials, "Reward: accuracy less the price of units"),
-    )
+    size = side_by_side(compared, accuracy_against_parameters)
+    trials = side_by_side(compared, accuracy_against_trials)
     return [
         Section(
             "comparison",
@@ -102,151 +112,123 @@ def sections(streams: Sequence[Stream]) -> list[Section]:
             "Mean ± standard deviation over seeds. Accuracy is the mean over all tasks at the end, on test samples; "
             "BWT is the mean change since each task was learnt; parameters are all that is stored, heads and attention "
             "included; kept beside them are numbers that later tasks are learnt with, such as old samples. "
-            + _who(compared)
-            + _settings(compared)
+            + _of_settings(compared)
             + "Time is wall-clock, of the runs that had their device to themselves, on the machine most runs were made "
             "on; “shared” marks those that had one together: their time is no one’s own.",
-            tables=tables,
+            tables=tuple((stream.label, comparison(stream)) for stream in compared),
         ),
         Section(
-            "figure-2",
-            "Figure 2: accuracy, parameters and time",
-            "Marks and bars are means over seeds, whiskers one standard deviation. Of a system run with several "
-            "settings, the one its study calls by the method’s name stands here, else the one with the highest "
-            "validation accuracy. " + _of_time(compared) + _SPACING,
+            "bars",
+            "Accuracy, parameters and time",
+            "Marks and bars are means over seeds, whiskers one standard deviation. " + _of_time(compared) + _SPACING,
             tuple(
-                (stream.label, _filled([accuracy_bars(stream), parameter_bars(stream), cost_bars(stream)]))
+                (stream.label, drawn([accuracy_bars(stream), parameter_bars(stream), cost_bars(stream)]))
                 for stream in compared
             ),
-            tables=tuple((f"Time, {stream.label}", table) for stream in compared if (table := times(stream)).rows),
-            findings=tuple(findings(compared, "figure-2")),
         ),
         Section(
-            "figure-3",
-            "Figure 3: accuracy against parameters",
+            "size",
+            "Accuracy against parameters",
             "One mark for each system and setting. A line joins those settings of a system that none of its smaller "
             "ones equals on validation samples; the others are small. Up and to the left is better. "
             + _SPACING
-            + _cut(size),
+            + _of_values_below(size),
             size,
-            findings=tuple(findings(compared, "figure-3")),
         ),
         Section(
-            "figure-4",
-            "Figure 4: the first task, as more are learnt",
+            "first-task",
+            "The first task, as more are learnt",
             "Test accuracy on task 1 after every later task. A system that forgets nothing draws a level line. "
             + _ERRORS,
-            _side_by_side(compared, first_task),
-            findings=tuple(findings(compared, "figure-4")),
+            side_by_side(compared, first_task),
         ),
         Section(
-            "figure-5",
-            "Figure 5: accuracy and reward against trials",
+            "trials",
+            "Accuracy against trials",
             "Of the child with the best reward so far, averaged over the tasks that were searched for; trial 0, which "
-            "adds no units, is left out. The reward, which all searches seek, charges for units, so accuracy may fall "
-            "where a smaller child takes the lead. A search that ended stays level. Bands are one standard deviation "
-            "over seeds, those that all were run with where there are such. " + _of_samples(compared),
+            "adds no units, is left out. The reward charges for units, so accuracy may fall where a smaller child "
+            "takes the lead. A search that ended stays level. Bands are one standard deviation over seeds, those that "
+            "all were run with where there are such.",
             trials,
-            findings=tuple(findings(compared, "figure-5")),
-        ),
-        Section(
-            "table-1",
-            "Table 1: parameters saved at matched accuracy",
-            "Beside every setting of a rival (an asterisk marks the one of Figure 2, for which claims are judged) "
-            "stands the BOCL setting of fewest parameters whose validation accuracy is no more than "
-            f"{100 * ON_PAR:g} points lower; the test split matches nothing. A search picks its children by validation "
-            "accuracy, which flatters them: a claim is met only where test accuracy, too, is no more than that lower. "
-            "Only settings among these runs are used, nothing is interpolated.",
-            tables=(("", reductions(compared)),),
-            findings=tuple(findings(compared, "table-1")),
-        ),
-        Section(
-            "attention",
-            "Attention, with and without",
-            "Runs that differ in attention alone, paired by seed: average test accuracy with it less that without.",
-            _side_by_side(compared, attention_ablation),
-            findings=tuple(findings(compared, "attention")),
         ),
     ]
 
 
-def portraits(stream: Stream) -> list[Portrait]:
+def portraits(stream: StreamResults) -> list[Portrait]:
     """Return the first seed of every system's headline from inside, and runs that are not finished."""
-    shown = [(named(system, system.headline), system.headline.runs[0]) for system in stream.systems]
-    shown += [(f"{run.method}, not finished", run) for run in stream.unfinished if run.tasks]
-    return [portrait(stream, title, run) for title, run in shown]
+    found = []
+    for system in stream.systems:
+        shown = system.headline.runs[0]
+        others = [
+            (f"{named(system, setting)}, seed {run.seed}", run)
+            for setting in system.settings
+            for run in setting.runs
+            if run is not shown
+        ]
+        found.append(_portrait(stream, named(system, system.headline), shown, others))
+    begun = [run for run in stream.unfinished if run.tasks]
+    return [*found, *(_portrait(stream, f"{run.method}, not finished", run, ()) for run in begun)]
 
 
-def portrait(stream: Stream, title: str, run: RunSummary) -> Portrait:
-    """Return one run from inside."""
-    name = f"{stream.slug}-{title}-seed-{run.seed}"
-    return Portrait(
-        name,
-        f"{title}, seed {run.seed}",
-        run,
-        (growth(run, name), accuracy_matrix(run, name)),
-        tuple(reuse(run, name)),
-        tuple(searches(run, name)),
-        tuple(gains(run, name)),
-        (*posteriors(run, name), *calibration(run, name)),
-    )
-
-
-def _who(streams: Sequence[Stream]) -> str:
-    """Say what systems are that the paper does not have; of BOCL, whose search it is where there are two."""
-    names = {system.name for stream in streams for system in stream.systems}
-    told = [name for name in _WHO if name in names and (name != "bocl" or "bocl, paper's search" in names)]
-    return "Of the systems, " + "; ".join(f"“{name}” {_WHO[name]}" for name in told) + ". " if told else ""
-
-
-def _settings(streams: Sequence[Stream]) -> str:
-    if not any(len(system.settings) > 1 for stream in streams for system in stream.systems):
-        return ""
-    return (
-        "Of a system run with several settings, the one its study calls by the method’s name stands here and in the "
-        "figures below, else the one with the highest validation accuracy; the others, named by what they change, are "
-        "folded. "
-    )
-
-
-def _of_time(streams: Sequence[Stream]) -> str:
-    """Say whose time is shown, and whose is not, and why."""
-    systems = [system for stream in streams for system in stream.systems]
-    timed = [system for system in systems if system.headline.time]
-    if not timed:
-        return (
-            "No run here had its device to itself, so that no time is shown and no claim about time is judged; "
-            "(c) shows how many training samples were shown to networks instead. "
-        )
-    if len(timed) < len(systems):
-        return "Time is that of runs alone on their device; systems whose runs shared one are not in (c). "
-    return "Time is that of runs alone on their device. "
-
-
-def _of_samples(streams: Sequence[Stream]) -> str:
-    """Say on which samples Figure 5 scores, and what RCL has to do with it."""
-    compared = [compared_searches(stream) for stream in streams]
-    said = "Validation samples stand in where a run did not score test samples (test_curve)."
-    if all(map(all_tested, compared)):
-        said = "Test samples are scored once a task is learnt; nothing is chosen by them."
-    if any(system.method == "rcl" for one in compared for system, _ in one):
-        return said + " rcl grows a network of its own, without attention; the claims ask for other searches of bocl’s."
-    left_out = any(searchers(stream, "rcl") for stream in streams)
-    return said + (" rcl is left out, as its runs did not score them." if left_out else "")
-
-
-def _cut(rows: Sequence[tuple[str, Sequence[Chart]]]) -> str:
-    """Explain what is told below a title, where anything is."""
-    plots = [chart for _, charts in rows for chart in charts if isinstance(chart, Plot)]
-    return " Below the title stand values that lie under the axis." if any(plot.below for plot in plots) else ""
-
-
-def _side_by_side(
-    streams: Sequence[Stream], figure: Callable[[Stream], Plot | Bars], title: str = ""
-) -> tuple[tuple[str, tuple[Chart, ...]], ...]:
-    charts = _filled([figure(stream) for stream in streams])
+def side_by_side(
+    streams: Sequence[StreamResults], figure: Callable[[StreamResults], Plot | Bars], title: str = ""
+) -> Rows:
+    """Return one row with a chart of each stream that has something to show in it."""
+    charts = drawn([figure(stream) for stream in streams])
     return ((title, charts),) if charts else ()
 
 
-def _filled(charts: Sequence[Plot | Bars]) -> tuple[Chart, ...]:
+def drawn(charts: Sequence[Plot | Bars]) -> tuple[Chart, ...]:
+    """Return the charts that hold anything."""
     return tuple(chart for chart in charts if (chart.series if isinstance(chart, Plot) else chart.rows))
+
+
+def _portrait(stream: StreamResults, title: str, run: RunSummary, others: Sequence[tuple[str, RunSummary]]) -> Portrait:
+    name = f"{stream.slug}-{title}-seed-{run.seed}"
+    groups = (
+        Group((growth(run, name), accuracy_matrix(run, name), *reuse(run, name))),
+        Group(tuple(searches(run, name)), "The search of each task", small=True),
+        Group(
+            tuple(gains(run, name)),
+            "Expected gain in reward, when a trial was asked for",
+            "Other trials were spread evenly over the widths, to open the search or to doubt what earlier tasks "
+            "suggest. After a few trials, the search ends when no widths promise as much as the dotted line.",
+            small=True,
+        ),
+        Group(
+            (*posteriors(run, name), *calibration(run, name)),
+            "What the search believed in the end",
+            "Bars: the probability that the best widths, of those tried and some hundreds of others, have so many "
+            "units in a layer; the dot is what was kept. Calibration: each trial’s accuracy less what the process "
+            "predicts from all others, in its own standard deviations, and the share of trials inside its 50 % "
+            "(hollow) and 90 % intervals, which the dotted and the dashed lines show.",
+        ),
+    )
+    shown = tuple(group for group in groups if group.charts)
+    return Portrait(f"{title}, seed {run.seed}", run, shown, tuple(others))
+
+
+def _of_settings(streams: Sequence[StreamResults]) -> str:
+    if not any(len(system.settings) > 1 for stream in streams for system in stream.systems):
+        return ""
+    return (
+        "Of a system run with several settings, the one marked as its headline stands here and in the figures below, "
+        "else the one with the highest validation accuracy; the others, named by what they change, are folded. "
+    )
+
+
+def _of_time(streams: Sequence[StreamResults]) -> str:
+    """Say whose time is shown, and whose is not, and why."""
+    times = [system.headline.time for stream in streams for system in stream.systems]
+    if not any(times):
+        return (
+            "No run here had its device to itself, so no time is shown, but how many training samples were shown to "
+            "networks. "
+        )
+    missing = "" if all(times) else "; systems whose runs shared one have no bar"
+    return f"Time is that of runs alone on their device{missing}. "
+
+
+def _of_values_below(rows: Rows) -> str:
+    plots = [chart for _, charts in rows for chart in charts if isinstance(chart, Plot)]
+    return " Below the title stand values that lie under the axis." if any(plot.below for plot in plots) else ""

@@ -1,38 +1,24 @@
-"""How things look: one colour for each method, told apart by marks and dashes too.
+"""How things look: colours by their role, marks and dashes.
 
-Colours are named by their role, and each has a value on light and on dark paper. Those of the methods follow Okabe
-and Ito, whose palette people with any kind of colour blindness can tell apart; controls are greys. Other searches for
-BOCL, whose curves run close together, have colours of their own, of unlike lightness; inside, all are BOCL's.
+A method has the colour and the mark of its entry in the table of methods; dashes and hollow marks tell its variants
+apart. BOCL with another search has that search's colour, of unlike lightness, as such curves run close together.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from zlib import crc32
 
-from bocl.method_table import METHODS
+from bocl.method_table import METHODS, MethodEntry
 from bocl.report.systems import System, search_kind
 
-#: role → (on light paper, on dark paper)
-COLOURS: dict[str, tuple[str, str]] = {
+_ROLES: dict[str, tuple[str, str]] = {
     "ink": ("#1c2127", "#e6eaee"),
     "muted": ("#5f6b76", "#9aa6b2"),
     "grid": ("#dfe4e9", "#323a43"),
     "paper": ("#ffffff", "#14181d"),
     "panel": ("#f5f7f9", "#1c2229"),
     "known": ("#c3ccd5", "#4a5561"),
-    "met": ("#00714f", "#3ecf9f"),
-    "missed": ("#b34700", "#ff9d5c"),
-    "bocl": ("#d55e00", "#f28a3c"),
-    "rcl": ("#0072b2", "#4fa8e0"),
-    "den": ("#009e73", "#2fc79a"),
-    "pgn": ("#b85c92", "#e092c0"),
-    "gem": ("#3a9bd1", "#8fd3f7"),
-    "ewc": ("#c58a00", "#efb93f"),
-    "sn": ("#7a7420", "#d3cc55"),
-    "fixed": ("#4b555f", "#c3ccd4"),
-    "frozen": ("#85909b", "#8b97a3"),
-    "independent": ("#1c2127", "#e6eaee"),
-    "joint": ("#a0aab4", "#6f7b87"),
     "paper-search": ("#3b2f8f", "#b3a8ff"),
     "random-search": ("#98a1aa", "#717c87"),
     "reinforce-search": ("#056777", "#8fe3ef"),
@@ -49,7 +35,7 @@ HEAT = ("#fdf3c9", "#e8d98b", "#c5b56c", "#9a9475", "#73787a", "#4d5f77", "#2047
 class Style:
     """How one system is drawn.
 
-    colour  a role of COLOURS
+    colour  a role of ``colours``
     mark    one of MARKS
     dash    lengths of dashes and gaps; () is a whole line
     hollow  whether its marks are outlines
@@ -61,19 +47,26 @@ class Style:
     hollow: bool = False
 
 
-def style_of(system: System) -> Style:
-    """Return the style of a system: colour and mark of its method; a variant has dashes and hollow marks.
+def colours() -> dict[str, tuple[str, str]]:
+    """Return role → (on light paper, on dark paper); a method's name is the role of its colour."""
+    return {**{entry.name: entry.colour for entry in METHODS.values()}, **_ROLES}
 
-    BOCL with another search has that search's colour.
+
+def style_of(system: System) -> Style:
+    """Return the style of a system: colour and mark of its method; variants have dashes and hollow marks.
+
+    A method that is not in the table is drawn in ink, with a mark picked by its name.
     """
-    if system.method not in METHODS:
-        return Style("ink", MARKS[-1], DASHES[system.variant % len(DASHES)], hollow=True)
-    rank = list(METHODS).index(system.method)
-    own = () if rank < 7 else DASHES[1 + (rank - 7) % 3]  # controls are dashed
-    dash = DASHES[1 + (system.variant - 1) % (len(DASHES) - 1)] if system.variant else own
+    entry = METHODS.get(system.method)
+    if entry is None:
+        return Style("ink", _mark_for(system.method), DASHES[system.variant % len(DASHES)], hollow=True)
+    dash = DASHES[1 + (system.variant - 1) % (len(DASHES) - 1)] if system.variant else _own_dash(entry)
+    mark = entry.mark if entry.mark in MARKS else _mark_for(entry.name)
     searched = f"{search_kind(system)}-search"
-    colour = searched if system.changed == ("search.kind",) and searched in COLOURS else system.method
-    return Style(colour, MARKS[rank], dash, hollow=system.variant > 0)
+    if system.changed == ("search.kind",) and searched in _ROLES:
+        return Style(searched, mark, dash, hollow=True)
+    later = max(system.variant - 1, 0)  # a second variant and those after it have marks of their own, too
+    return Style(entry.name, MARKS[(MARKS.index(mark) + later) % len(MARKS)], dash, hollow=system.variant > 0)
 
 
 def plain_style(method: str) -> Style:
@@ -87,11 +80,20 @@ def heat(share: float) -> tuple[str, str]:
     low = min(int(place), len(HEAT) - 2)
     parts = [
         round(start + (end - start) * (place - low))
-        for start, end in zip(_channels(HEAT[low]), _channels(HEAT[low + 1]), strict=True)
+        for start, end in zip(bytes.fromhex(HEAT[low][1:]), bytes.fromhex(HEAT[low + 1][1:]), strict=True)
     ]
     dark = 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] < 140
-    return "#" + "".join(f"{part:02x}" for part in parts), "#ffffff" if dark else "#1c2127"
+    return f"#{bytes(parts).hex()}", "#ffffff" if dark else "#1c2127"
 
 
-def _channels(colour: str) -> list[int]:
-    return [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
+def _own_dash(entry: MethodEntry) -> tuple[float, ...]:
+    """Return the dash of a method as it is: none, but for controls and for looks that an earlier method has."""
+    if entry.control:
+        controls = [other.name for other in METHODS.values() if other.control]
+        return DASHES[1 + controls.index(entry.name) % 3]
+    alike = [other.name for other in METHODS.values() if (other.colour, other.mark) == (entry.colour, entry.mark)]
+    return DASHES[alike.index(entry.name) % len(DASHES)]
+
+
+def _mark_for(name: str) -> str:
+    return MARKS[crc32(name.encode()) % len(MARKS)]

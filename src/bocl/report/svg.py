@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape as escape_html
 
 from bocl.report.drawing import Box, Circle, Drawing, Item, Line, Place, Shape, Words
-from bocl.report.style import COLOURS
+from bocl.report.style import colours
 from bocl.wording import one_line
 
 NAMESPACE = "http://www.w3.org/2000/svg"
@@ -14,18 +14,16 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 
 def inline(drawing: Drawing) -> str:
-    """Return an SVG for a page that defines every colour of COLOURS as a variable."""
-    return _svg(drawing, lambda role: f"var(--{role})" if role in COLOURS else role)
+    """Return an SVG for a page that defines every role of ``colours`` as a variable."""
+    roles = colours()
+    return _svg(drawing, lambda role: f"var(--{role})" if role in roles else role)
 
 
 def standalone(drawing: Drawing) -> str:
     """Return an SVG file."""
-    return _svg(drawing, light, f' xmlns="{NAMESPACE}" font-family="{FONT}"') + "\n"
-
-
-def light(role: str) -> str:
-    """Return a colour as it is on light paper."""
-    return COLOURS[role][0] if role in COLOURS else role
+    roles = colours()
+    head = f' xmlns="{NAMESPACE}" font-family="{FONT}"'
+    return _svg(drawing, lambda role: roles[role][0] if role in roles else role, head) + "\n"
 
 
 def _escape(text: str) -> str:

@@ -1,8 +1,9 @@
 """Runs told apart: by stream, by system, by setting; what is left are seeds, to be averaged over.
 
 A *system* is a method, or a variant of it that is under study, such as ``bocl, no attention``. A system run with
-several settings, a sweep of α for one, is a curve; its *headline* is the setting of the runs that a study calls after
-the method, of which the others are variations; where there are none, the one that validation samples prefer.
+several settings, a sweep of α for one, is a curve. Its *headline* is the setting that stands for it, of which the
+others are variations: the one whose runs are marked so (``headline = true`` in a study), else the one that validation
+samples prefer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
@@ -20,8 +21,6 @@ from bocl.method_table import METHODS, searches
 from bocl.records.identity import relevant_settings
 from bocl.records.pareto import front_of
 from bocl.records.summary import RunSummary
-
-STREAMS = ("permuted-mnist", "mixed-mnist", "split-cifar100")  # the paper's
 
 #: Settings whose values make systems of their own, and the values that go without saying, dearest first.
 STUDIED: dict[str, tuple[Any, ...]] = {
@@ -48,8 +47,10 @@ _SAID_OF_ANY = {
     "search.round_size": "rounds of {}",
     "fixed.children": "best of {} children",
 }
-ONE_CHILD_GB = 1e-6  # less than any child takes
 _ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
+
+#: Whether a run is of its system's headline.
+IsHeadline = Callable[[RunSummary], bool]
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,17 @@ class Spread:
 class Setting:
     """Finished runs that differ in their seed alone, by seed.
 
-    label       what tells it from the other settings of its system, or from the one they vary, whose label is ''
+    label       what tells it from the other settings of its system, or from the headline, whose label is ''
     timed       those that had their device to themselves, repeats of a seed included: their time is their own
     one_by_one  the same, where no two children were trained together
+    marked      whether one of its runs is marked as the headline
     """
 
     label: str
     runs: tuple[RunSummary, ...]
     timed: tuple[RunSummary, ...] = ()
     one_by_one: tuple[RunSummary, ...] = ()
+    marked: bool = False
 
     @cached_property
     def figures(self) -> list[dict[str, Any]]:
@@ -111,13 +114,11 @@ class System:
 
     @cached_property
     def headline(self) -> Setting:
-        """The setting whose runs bear the method's bare name: ``bocl``, not ``bocl-alpha-5e-3``.
+        """The setting that is marked as such; if none is, or several are, the one with the best validation accuracy.
 
-        If none does, or several do, the one with the highest validation accuracy, which alone would favour the
-        largest network of a sweep. The test split chooses nothing.
+        Validation accuracy alone would favour the largest network of a sweep. The test split chooses nothing.
         """
-        own = [setting for setting in self.settings if any(map(_is_called_after_its_method, setting.runs))]
-        return max(own or self.settings, key=_validation)
+        return max([one for one in self.settings if one.marked] or self.settings, key=_validation)
 
     @cached_property
     def front(self) -> list[Setting]:
@@ -126,7 +127,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamResults:
     """All runs on one stream of tasks.
 
     unfinished  runs with tasks still to learn, left out of every mean
@@ -136,8 +137,8 @@ class Stream:
     name: str
     tasks: int
     systems: tuple[System, ...]
-    unfinished: tuple[RunSummary, ...]
-    repeats: tuple[RunSummary, ...]
+    unfinished: tuple[RunSummary, ...] = ()
+    repeats: tuple[RunSummary, ...] = ()
 
     @property
     def label(self) -> str:
@@ -160,13 +161,22 @@ class Stream:
                 yield from setting.runs
 
 
-def _validation(setting: Setting) -> float:
-    return setting.spread("validation").mean
+def recorded_headline(run: RunSummary) -> bool:
+    """Whether a run's record marks it as its system's headline."""
+    return bool(getattr(run, "headline", None))
+
+
+def arrange(runs: Sequence[RunSummary], is_headline: IsHeadline = recorded_headline) -> list[StreamResults]:
+    """Tell runs apart; streams are in the order of their names, systems in that of the table of methods."""
+    by_stream: dict[tuple[str, int], list[RunSummary]] = {}
+    for run in runs:
+        by_stream.setdefault((str(run.config["stream"].get("name", "tasks")), run.wanted), []).append(run)
+    return [_stream(name, tasks, by_stream[name, tasks], is_headline) for name, tasks in sorted(by_stream)]
 
 
 def shared(run: RunSummary) -> bool:
     """Whether a run shared its device with others at any time."""
-    return any(session.at_once > 1 for session in run.sessions)
+    return any(session.shares_device > 1 for session in run.sessions)
 
 
 def search_kind(system: System) -> str:
@@ -188,29 +198,11 @@ def seconds(runs: Sequence[RunSummary]) -> Spread | None:
     return Spread.of([run.figures()["seconds"] for run in runs]) if runs else None
 
 
-def arrange(runs: Sequence[RunSummary]) -> list[Stream]:
-    """Tell runs apart; streams are in the paper's order, then by name, and systems in that of METHODS."""
-    by_stream: dict[tuple[str, int], list[RunSummary]] = {}
-    for run in runs:
-        by_stream.setdefault((str(run.config["stream"].get("name", "tasks")), run.wanted), []).append(run)
-    places = sorted(by_stream, key=lambda place: (_order(STREAMS, place[0]), place[1]))
-    return [_stream(name, tasks, by_stream[name, tasks]) for name, tasks in places]
+def _validation(setting: Setting) -> float:
+    return setting.spread("validation").mean
 
 
-def pairs(stream: Stream, name: str, one: Any, other: Any) -> list[tuple[RunSummary, RunSummary]]:
-    """Return runs that differ in nothing but one setting, the same seed included."""
-    sides: dict[str, dict[str, RunSummary]] = {}
-    for run in stream.runs():
-        flat = relevant_settings(run.config)
-        value = flat.pop(name, None)
-        if value in (one, other):
-            rest = json.dumps([run.method, run.seed, flat], sort_keys=True)
-            sides.setdefault(rest, {})[str(value)] = run
-    found = [(side[str(one)], side[str(other)]) for side in sides.values() if len(side) == 2]
-    return sorted(found, key=lambda pair: pair[0].seed)
-
-
-def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
+def _stream(name: str, tasks: int, runs: Sequence[RunSummary], is_headline: IsHeadline) -> StreamResults:
     finished = [run for run in runs if run.finished]
     alike: dict[str, list[RunSummary]] = {}  # those of one setting and seed, by it
     for run in sorted(finished, key=_one_by_one):  # the first with children trained together stands for them
@@ -220,26 +212,23 @@ def _stream(name: str, tasks: int, runs: Sequence[RunSummary]) -> Stream:
     timed: dict[str, list[RunSummary]] = {}
     for run in _on_one_machine(finished):
         timed.setdefault(_identity(run), []).append(run)
-    methods = sorted({run.method for run in kept}, key=lambda method: _order(list(METHODS), method))
-    systems = [system for one in methods for system in _systems([run for run in kept if run.method == one], timed)]
-    return Stream(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), tuple(repeats))
+    found = {run.method for run in kept}
+    methods = [*(name for name in METHODS if name in found), *sorted(found - set(METHODS))]
+    systems = [
+        system
+        for method in methods
+        for system in _systems([run for run in kept if run.method == method], timed, is_headline)
+    ]
+    return StreamResults(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), tuple(repeats))
 
 
 def _identity(run: RunSummary, *seed: int) -> str:
     return json.dumps([run.method, *seed, relevant_settings(run.config)], sort_keys=True)
 
 
-def _is_called_after_its_method(run: RunSummary) -> bool:
-    """Whether its study's name for a run is the method's: that of the folder it lies in, or of a journal alone."""
-    alone = run.folder.suffix == ".jsonl"
-    return (run.folder.name.rpartition("-seed-")[0] if alone else run.folder.parent.name) == run.method
-
-
 def _one_by_one(run: RunSummary) -> bool:
-    """Whether its children were trained one at a time."""
-    search = run.config.get("search", {})
-    alone = search.get("children_at_once") == 1 or search.get("memory_gb", math.inf) <= ONE_CHILD_GB
-    return searches(run.method) and alone
+    """Whether its settings let it train one child at a time only."""
+    return searches(run.method) and run.config.get("search", {}).get("children_at_once") == 1
 
 
 def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
@@ -249,18 +238,30 @@ def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
     return [run for run, own in zip(runs, kinds, strict=True) if own == usual and not shared(run)]
 
 
-def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]]) -> Iterator[System]:
-    """Yield the systems of one method, the method as it is first."""
+def _systems(
+    runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]], is_headline: IsHeadline
+) -> Iterator[System]:
+    """Yield the systems of one method, the method as it is first.
+
+    Runs are split twice: into systems by the settings in STUDIED, then each system into settings by all others.
+
+    timed  runs whose time counts, repeats included, by ``_identity``
+    """
     flats = [relevant_settings(run.config) for run in runs]
-    known = set[str]().union(*flats)  # not all have all: some are of one search alone
+    known = set[str]().union(*flats)  # a run need not have them all: some are of one search only
+
+    # A system is one combination of unusual values, in words; () is the method as it is. A run that lacks a setting
+    # counts as usual. Runs are held by index, beside their flat settings.
     studied = [name for name in STUDIED if name in known]
     usual = {name: _usual(name, [flat[name] for flat in flats if name in flat]) for name in studied}
     variants: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for index, flat in enumerate(flats):
-        said = tuple((name, _say(name, flat[name])) for name in studied if flat.get(name, usual[name]) != usual[name])
-        variants.setdefault(said, []).append(index)
+        unusual = [name for name in studied if flat.get(name, usual[name]) != usual[name]]
+        variants.setdefault(tuple((name, _say(name, flat[name])) for name in unusual), []).append(index)
+
     swept = sorted(known - set(studied))
     for place, said in enumerate(sorted(variants, key=lambda said: (len(said), said))):
+        # A setting is one combination of the values that differ among the system's runs, as words like "alpha 0.01".
         own = variants[said]
         changing = [name for name in swept if len({_text(flats[index].get(name)) for index in own}) > 1]
         settings: dict[tuple[str, ...], list[RunSummary]] = {}
@@ -268,22 +269,27 @@ def _systems(runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary
             flat = flats[index]
             values = tuple(f"{name.rpartition('.')[2]} {_text(flat[name])}" for name in changing if name in flat)
             settings.setdefault(values, []).append(runs[index])
-        varied = [values for values, same in settings.items() if any(map(_is_called_after_its_method, same))]
-        unsaid = set(varied[0]) if len(varied) == 1 else set()
+
+        # Where one setting is the headline, the others are labelled by what they change of it, and it by nothing.
+        marked = [values for values, same in settings.items() if any(map(is_headline, same))]
+        unsaid = set(marked[0]) if len(marked) == 1 else set()
         made = [
-            _setting(", ".join(value for value in values if value not in unsaid), same, timed)
+            _setting(", ".join(value for value in values if value not in unsaid), same, timed, values in marked)
             for values, same in settings.items()
         ]
         made.sort(key=lambda setting: (setting.spread("parameters").mean, setting.label))
-        method = runs[0].method
-        name = ", ".join([method, *(words for _, words in said)])
-        yield System(name, method, tuple(name for name, _ in said), max(place, 1) if said else 0, tuple(made))
+        name = ", ".join([runs[0].method, *(words for _, words in said)])
+        # 0 is kept for the method as it is, even where only variants of it were run.
+        variant = max(place, 1) if said else 0
+        yield System(name, runs[0].method, tuple(name for name, _ in said), variant, tuple(made))
 
 
-def _setting(label: str, runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]]) -> Setting:
+def _setting(
+    label: str, runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]], marked: bool
+) -> Setting:
     own = [run for key in dict.fromkeys(map(_identity, runs)) for run in timed.get(key, ())]
-    together, apart = ([run for run in own if _one_by_one(run) == alone] for alone in (False, True))
-    return Setting(label, tuple(sorted(runs, key=lambda run: run.seed)), tuple(together), tuple(apart))
+    together, apart = (tuple(run for run in own if _one_by_one(run) == alone) for alone in (False, True))
+    return Setting(label, tuple(sorted(runs, key=lambda run: run.seed)), together, apart, marked)
 
 
 def _usual(name: str, values: Sequence[Any]) -> Any:
@@ -302,8 +308,3 @@ def _say(name: str, value: Any) -> str:
 
 def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) and math.isfinite(value) else str(value)
-
-
-def _order(known: Sequence[str], name: str) -> tuple[int, str]:
-    """Sort known names as they stand, others after them."""
-    return (known.index(name) if name in known else len(known), name)

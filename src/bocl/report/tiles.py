@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bocl.report.charts import Growth, HeatMap, Strips
+from bocl.report.charts import GrowthChart, HeatMap, Strips
 from bocl.report.drawing import Box, Circle, Drawing, Line, Shape, Words, text_width
 from bocl.report.scale import Scale, whole_ticks
 from bocl.report.style import heat
@@ -48,7 +48,7 @@ def draw_heat_map(chart: HeatMap) -> Drawing:
     return drawing
 
 
-def draw_growth(chart: Growth) -> Drawing:
+def draw_growth(chart: GrowthChart) -> Drawing:
     """A row of bars for each layer: what was known below, what the task added on top."""
     tasks, size = len(chart.tasks), 9.0
     left, top, bottom, gap, high = 34.0, 24.0, 32.0, 24.0, 62.0

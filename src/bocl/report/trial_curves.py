@@ -3,48 +3,59 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from bocl.records.identity import relevant_settings
 from bocl.records.record import TaskRecord
 from bocl.records.summary import RunSummary
-from bocl.report.systems import Spread, Stream, System, of_common_seeds, search_kind
+from bocl.report.charts import Axis, Plot, Point, Series
+from bocl.report.figures import percent_with_sd, spaced
+from bocl.report.style import style_of
+from bocl.report.systems import Spread, StreamResults, System, of_common_seeds
+from bocl.wording import counted
 
 Compared = list[tuple[System, list[RunSummary]]]
 
 
-def searchers(stream: Stream, method: str = "bocl") -> list[System]:
-    """Return a method as it is and with other searches; other variants of it are left out."""
-    return [
-        system
-        for system in stream.systems
-        if system.method == method and system.changed in ((), ("search.kind",)) and _searched(system)
-    ]
+def accuracy_against_trials(stream: StreamResults) -> Plot:
+    """Accuracy of the best child so far, averaged over tasks, as trials are made, of every system that searches.
+
+    On test samples where all have scored them, else on validation samples.
+    """
+    return plot_trials(f"trials-{stream.slug}", stream.label, paired(filter(searched, stream.systems)))
 
 
-def paired(systems: Sequence[System]) -> Compared:
+def plot_trials(name: str, title: str, compared: Compared, *, priced: bool = False) -> Plot:
+    """Draw each ``trial_curve`` from trial 1 on; trial 0, no units, is no search's choice and far below the others."""
+    on_test = all_tested(compared)
+    series = []
+    for system, runs in compared:
+        found = [
+            Point(
+                trial,
+                spread.mean,
+                f"{system.name}, {counted(trial, 'trial')}: {percent_with_sd(spread)}",
+                None,
+                spread.sd,
+            )
+            for trial, spread in enumerate(trial_curve(runs, on_test=on_test, priced=priced))
+        ][1:]
+        if found:
+            series.append(Series(system.name, style_of(system), tuple(found), joined="steps"))
+    samples, figure = "test" if on_test else "validation", "reward" if priced else "accuracy"
+    upward = spaced(Axis(f"{samples} {figure}, best so far (%)", "percent"), series)
+    return Plot(name, title, Axis("trials per task", "count"), upward, tuple(series))
+
+
+def searched(system: System) -> list[RunSummary]:
+    """Return the runs of a system's headline that hold trials."""
+    return [run for run in system.headline.runs if any(task.trials for task in run.tasks)]
+
+
+def paired(systems: Iterable[System]) -> Compared:
     """Return each with its runs of the seeds that all searched with."""
-    return list(zip(systems, of_common_seeds([_searched(system) for system in systems]), strict=True))
-
-
-def compared_searches(stream: Stream) -> Compared:
-    """Return what Figure 5 compares: searches for BOCL, and RCL's runs of their seeds if scored on the same samples."""
-    own = paired(searchers(stream))
-    if not own:
-        return paired(searchers(stream, "rcl"))
-    seeds = {run.seed for _, runs in own for run in runs}
-    rivals = [(rcl, [run for run in _searched(rcl) if run.seed in seeds]) for rcl in searchers(stream, "rcl")]
-    return [*own, *((rcl, runs) for rcl, runs in rivals if runs and (tested(runs) or not all_tested(own)))]
-
-
-def rewarded_alike(stream: Stream) -> Compared:
-    """Return the searches for BOCL if their rewards are accuracy less one price of units, else none."""
-    own = paired(searchers(stream))
-    settings = [relevant_settings(run.config) for _, runs in own for run in runs]
-    asked = {name for one in settings for name in one if name.startswith(("reward.", "goal."))}
-    unlike = any(len({str(one[name]) for one in settings if name in one}) > 1 for name in asked)
-    return [] if unlike or any(one.get("goal.target") is not None for one in settings) else own
+    found = list(systems)
+    return list(zip(found, of_common_seeds([*map(searched, found)]), strict=True))
 
 
 def all_tested(compared: Compared) -> bool:
@@ -57,15 +68,11 @@ def tested(runs: Sequence[RunSummary]) -> bool:
     return all(task.bests for run in runs for task in run.tasks if task.trials)
 
 
-def _searched(system: System) -> list[RunSummary]:
-    return [run for run in system.headline.runs if any(task.trials for task in run.tasks)]
-
-
 def trial_curve(runs: Sequence[RunSummary], *, on_test: bool, priced: bool = False) -> list[Spread]:
     """Return ``best_so_far`` after 0, 1, … trials, a mean over tasks, over runs. A search that is over stays level."""
     curves = [[best_so_far(task, on_test=on_test, priced=priced) for task in run.tasks if task.trials] for run in runs]
     length = max(len(curve) for run in curves for curve in run)
-    levels = [[_levelled(curve, length) for curve in run] for run in curves]
+    levels = [[[*curve, *[curve[-1]] * (length - len(curve))] for curve in run] for run in curves]
     return [Spread.of([fmean(curve[trial] for curve in run) for run in levels]) for trial in range(length)]
 
 
@@ -87,12 +94,3 @@ def best_so_far(task: TaskRecord, *, on_test: bool = False, priced: bool = False
             level -= trial.accuracy - trial.reward if priced else 0.0
         found.append(level)
     return found
-
-
-def by_the_paper(system: System) -> bool:
-    """Return whether a system is BOCL as it is but for the search, which is the paper's."""
-    return system.changed == ("search.kind",) and search_kind(system) == "paper"
-
-
-def _levelled(curve: Sequence[float], length: int) -> list[float]:
-    return [*curve, *[curve[-1]] * (length - len(curve))]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from report_examples import a_run, a_trial
 
-from bocl.report.claims import CLAIMS
-from bocl.report.findings import ON_PAR, findings, reductions, smallest_on_par
 from bocl.report.systems import arrange
+from replication.claims import CLAIMS
+from replication.findings import ON_PAR, findings, reductions, smallest_on_par
+from report_examples import a_run, a_trial
 
 
 def judged(measure, rival, *runs):
@@ -156,13 +156,13 @@ def test_time_saved_one_by_one_stands_beside_it():
 
 
 def test_runs_that_shared_a_device_tell_no_time_and_say_so():
-    for pair in ((a_run(at_once=2), a_run("rcl")), (a_run(), a_run("rcl", at_once=2))):
+    for pair in ((a_run(shares_device=2), a_run("rcl")), (a_run(), a_run("rcl", shares_device=2))):
         found = judged("time", "rcl", *pair)
         assert (found.verdict, found.ours) == ("open", "")
         assert found.margin == "not both were run alone on one device; samples saved: 0 %"
 
 
-def test_an_open_claim_says_what_is_wanting():
+def test_an_open_claim_says_what_is_missing():
     assert judged("time", "den", a_run()).margin == "no run of den"
     assert judged("front", "den", a_run("pgn")).margin == "no run of bocl or den"
     assert (

@@ -9,16 +9,12 @@ from typing import Literal
 from bocl.method_table import searches
 from bocl.records.summary import RunSummary
 from bocl.report.charts import Table
-from bocl.report.claims import CLAIMS, FIXED_SIZE, GROWING, TASKS, Claim, Measure
-from bocl.report.figures import (
-    attention_gains,
-    named,
-    percent_with_sd,
-    short_count,
-)
-from bocl.report.systems import Setting, Spread, Stream, System, of_common_seeds, search_kind
-from bocl.report.trial_curves import by_the_paper, paired, searchers, tested, trial_curve
+from bocl.report.figures import named, percent_with_sd, short_count
+from bocl.report.systems import Setting, Spread, StreamResults, System, of_common_seeds, search_kind
+from bocl.report.trial_curves import paired, tested, trial_curve
 from bocl.wording import counted, points
+from replication.claims import CLAIMS, FIXED_SIZE, GROWING, TASKS, Claim, Measure
+from replication.paper_figures import attention_gains, by_the_paper, searchers
 
 ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
 RIVALS = ("pgn", "den", "rcl")
@@ -35,7 +31,7 @@ class Finding:
     paper    its figure
     ours     our figure; '' where no run tells
     verdict  `open` where no run tells
-    margin   by how much it is met or missed; of an open one, what is wanting
+    margin   by how much it is met or missed; of an open one, what is missing
     """
 
     claim: Claim
@@ -46,10 +42,10 @@ class Finding:
     margin: str = ""
 
     @classmethod
-    def wanting(cls, claim: Claim, about: str, paper: str, stream: Stream, *methods: str) -> Finding:
+    def missing(cls, claim: Claim, about: str, paper: str, stream: StreamResults, *methods: str) -> Finding:
         """Leave a claim open that asks for runs of several methods."""
-        missing = [method for method in methods if stream.system(method) is None]
-        return cls(claim, about, paper, margin=f"no run of {' or '.join(missing)}")
+        absent = [method for method in methods if stream.system(method) is None]
+        return cls(claim, about, paper, margin=f"no run of {' or '.join(absent)}")
 
 
 def smallest_on_par(own: System, rival: Setting) -> Setting | None:
@@ -58,7 +54,7 @@ def smallest_on_par(own: System, rival: Setting) -> Setting | None:
     return min(enough, key=lambda setting: setting.spread("parameters").mean, default=None)
 
 
-def reductions(streams: Sequence[Stream]) -> Table:
+def reductions(streams: Sequence[StreamResults]) -> Table:
     """Table 1: parameters BOCL saves at matched accuracy, of every setting of its rivals; * is the one claims are for.
 
     With our search, and beside the latter with the paper's.
@@ -84,7 +80,7 @@ def reductions(streams: Sequence[Stream]) -> Table:
     return Table("table-1", header, tuple(rows))
 
 
-def findings(streams: Sequence[Stream], figure: str | None = None) -> list[Finding]:
+def findings(streams: Sequence[StreamResults], figure: str | None = None) -> list[Finding]:
     """Return what our runs say of the claims on the streams that are here, or of those beside one figure."""
     by_name = {stream.name: stream for stream in streams if stream.tasks == TASKS and stream.systems}
     return [
@@ -94,12 +90,12 @@ def findings(streams: Sequence[Stream], figure: str | None = None) -> list[Findi
     ]
 
 
-def _accuracy(claim: Claim, stream: Stream) -> Finding:
+def _accuracy(claim: Claim, stream: StreamResults) -> Finding:
     about, paper = "networks that grow are more accurate than those of fixed size", "higher"
     growing = _headlines(stream, GROWING)
     fixed = _headlines(stream, FIXED_SIZE)
     if not growing or not fixed:
-        return Finding.wanting(claim, about, paper, stream, *(FIXED_SIZE if growing else GROWING))
+        return Finding.missing(claim, about, paper, stream, *(FIXED_SIZE if growing else GROWING))
     worst = min(growing, key=lambda system: system.headline.spread("accuracy").mean)
     best = max(fixed, key=lambda system: system.headline.spread("accuracy").mean)
     low, high = worst.headline.spread("accuracy"), best.headline.spread("accuracy")
@@ -107,13 +103,13 @@ def _accuracy(claim: Claim, stream: Stream) -> Finding:
     return _judged(claim, about, paper, ours, low.mean - high.mean, 0.0, _points)
 
 
-def _time(claim: Claim, stream: Stream) -> Finding:
+def _time(claim: Claim, stream: StreamResults) -> Finding:
     about = f"training time saved against {claim.rival}"
     assert claim.value is not None
     paper = _share(claim.value)
     own, other = stream.system("bocl"), stream.system(claim.rival)
     if own is None or other is None:
-        return Finding.wanting(claim, about, paper, stream, "bocl", claim.rival)
+        return Finding.missing(claim, about, paper, stream, "bocl", claim.rival)
     mine, theirs = own.headline, other.headline
     fewer = _share_saved(mine.runs, theirs.runs, "samples")
     if not mine.timed or not theirs.timed:
@@ -128,12 +124,12 @@ def _time(claim: Claim, stream: Stream) -> Finding:
     return _judged(claim, about, paper, ours, saved, claim.value, _share_points)
 
 
-def _front(claim: Claim, stream: Stream) -> Finding:
+def _front(claim: Claim, stream: StreamResults) -> Finding:
     about = f"bocl is no less accurate than {claim.rival} at no more parameters, whatever the setting"
     paper = "at every setting"
     own, other = stream.system("bocl"), stream.system(claim.rival)
     if own is None or other is None:
-        return Finding.wanting(claim, about, paper, stream, "bocl", claim.rival)
+        return Finding.missing(claim, about, paper, stream, "bocl", claim.rival)
     total = len(other.settings)
     unbeaten = [theirs for theirs in other.settings if not any(_beats(mine, theirs) for mine in own.settings)]
     ours = f"at {total - len(unbeaten)} of {counted(total, 'setting')}"
@@ -144,26 +140,26 @@ def _front(claim: Claim, stream: Stream) -> Finding:
     return Finding(claim, about, paper, margin=f"no setting of bocl is as large as {claim.rival}, nor as accurate")
 
 
-def _keeps(claim: Claim, stream: Stream) -> Finding:
+def _keeps(claim: Claim, stream: StreamResults) -> Finding:
     about = f"{claim.rival} forgets nothing of task 1"
     system = stream.system(claim.rival)
     if system is None:
-        return Finding.wanting(claim, about, "0 points", stream, claim.rival)
+        return Finding.missing(claim, about, "0 points", stream, claim.rival)
     worst = max(abs(entry["first_task_forgetting"]) for entry in system.headline.figures)
     return _judged(claim, about, "0 points", f"{points(worst).lstrip('+')} points", -worst, 0.0, _points)
 
 
-def _forgets(claim: Claim, stream: Stream) -> Finding:
+def _forgets(claim: Claim, stream: StreamResults) -> Finding:
     about = f"{claim.rival} forgets some of task 1"
     system = stream.system(claim.rival)
     if system is None:
-        return Finding.wanting(claim, about, "some", stream, claim.rival)
+        return Finding.missing(claim, about, "some", stream, claim.rival)
     lost = system.headline.spread("first_task_forgetting")
     verdict: Verdict = "met" if lost.mean > 0 else "missed"
     return Finding(claim, about, "some", f"{points(lost.mean).lstrip('+')} points", verdict)
 
 
-def _trials(claim: Claim, stream: Stream) -> Finding:
+def _trials(claim: Claim, stream: StreamResults) -> Finding:
     about = f"fewer trials than {claim.rival} search for its accuracy"
     kinds = {search_kind(system): system for system in searchers(stream)}
     own, other = kinds.get("bayesian", kinds.get("paper")), kinds.get(claim.rival)
@@ -184,13 +180,13 @@ def _trials(claim: Claim, stream: Stream) -> Finding:
     return Finding(claim, about, "fewer", ours, "met" if reached < needed else "missed", margin)
 
 
-def _parameters(claim: Claim, stream: Stream) -> Finding:
+def _parameters(claim: Claim, stream: StreamResults) -> Finding:
     about = f"parameters saved against {claim.rival} at matched accuracy"
     assert claim.value is not None
     paper = _share(claim.value)
     own, rival = stream.system("bocl"), stream.system(claim.rival)
     if own is None or rival is None:
-        return Finding.wanting(claim, about, paper, stream, "bocl", claim.rival)
+        return Finding.missing(claim, about, paper, stream, "bocl", claim.rival)
     found = smallest_on_par(own, rival.headline)
     mine = own.headline if found is None else found
     gap, saved = _lead(mine, rival.headline), _saved(mine, rival.headline)
@@ -203,7 +199,7 @@ def _parameters(claim: Claim, stream: Stream) -> Finding:
     return _judged(claim, about, paper, ours, saved, claim.value, _share_points)
 
 
-def _attention(claim: Claim, stream: Stream) -> Finding:
+def _attention(claim: Claim, stream: StreamResults) -> Finding:
     about = "test accuracy gained by attention"
     assert claim.value is not None
     paper = f"{points(claim.value)} points"
@@ -216,7 +212,7 @@ def _attention(claim: Claim, stream: Stream) -> Finding:
     return _judged(claim, about, paper, ours, over.mean, claim.value, _points)
 
 
-_JUDGES: dict[Measure, Callable[[Claim, Stream], Finding]] = {
+_JUDGES: dict[Measure, Callable[[Claim, StreamResults], Finding]] = {
     "accuracy": _accuracy,
     "time": _time,
     "front": _front,
@@ -237,7 +233,7 @@ def _judged(
     return Finding(claim, about, paper, ours, "met" if value >= wanted else "missed", margin)
 
 
-def _headlines(stream: Stream, methods: Sequence[str]) -> list[System]:
+def _headlines(stream: StreamResults, methods: Sequence[str]) -> list[System]:
     return [system for method in methods if (system := stream.system(method)) is not None]
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from bocl.method_table import METHODS
 from bocl.records.record import Diagnostics, TaskRecord, Trial
 from bocl.records.run_log import Start
 from bocl.records.summary import RunSummary
-
-METHODS = ("bocl", "rcl", "den", "pgn", "gem", "ewc", "sn", "fixed", "frozen", "independent", "joint")
 
 
 def a_config(method="bocl", seed=0, stream="permuted-mnist", tasks=10, **changes):

@@ -11,26 +11,12 @@ from bocl.report.drawing import Place, Words, text_width
 
 Area = tuple[float, float, float, float]  # left, top, right, bottom
 
-#: Where a name may stand, best first: how far across and down of its mark, and which part of it is there.
+#: Where a name may stand, best first: how far across and down of its mark. It begins, ends or is centred there.
 _SPOTS = (
-    (1.0, 0.0, "start"),
-    (-1.0, 0.0, "end"),
-    (0.0, -1.0, "middle"),
-    (0.0, 1.0, "middle"),
-    (0.7, -1.0, "start"),
-    (0.7, 1.0, "start"),
-    (-0.7, -1.0, "end"),
-    (-0.7, 1.0, "end"),
-    (0.7, -2.0, "start"),
-    (0.7, 2.0, "start"),
-    (-0.7, -2.0, "end"),
-    (-0.7, 2.0, "end"),
-    (0.0, -2.5, "middle"),
-    (0.0, 2.5, "middle"),
-    (2.0, -1.5, "start"),
-    (2.0, 1.5, "start"),
-    (-2.0, -1.5, "end"),
-    (-2.0, 1.5, "end"),
+    *((1.0, 0.0), (-1.0, 0.0), (0.0, -1.0), (0.0, 1.0)),
+    *((across, down) for far in (1.0, 2.0) for across in (0.7, -0.7) for down in (-far, far)),
+    *((0.0, -2.5), (0.0, 2.5)),
+    *((across, down) for across in (2.0, -2.0) for down in (-1.5, 1.5)),
 )
 
 
@@ -55,8 +41,8 @@ def stand_beside(names: Sequence[Name], taken: Sequence[Area], sheet: Area, size
     found = []
     for name in names:
         width = text_width(name.text, size)
-        for (x, y), (across, down, anchor) in product(name.marks, _SPOTS):
-            left = x + 0.8 * size * across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+        for (x, y), (across, down) in product(name.marks, _SPOTS):
+            left = x + 0.8 * size * across - (0.0 if across > 0 else width if across < 0 else width / 2)
             middle = y + 1.15 * size * down
             area = (left, middle - 0.55 * size, left + width, middle + 0.55 * size)
             own = _distance(area, (x, y))
