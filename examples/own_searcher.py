@@ -9,10 +9,10 @@ import bocl
 
 
 class Halving:
-    """Begin at the bounds and halve every width while the reward rises."""
+    """Start at the bounds and halve every width while the reward rises."""
 
     def __init__(self, problem: bocl.Problem, settings: bocl.SearchSettings) -> None:
-        self.trials = list(problem.known)  # the child that adds nothing is trained already
+        self.trials = list(problem.known)  # children of this task that are trained already
         self.next: tuple[int, ...] | None = problem.bounds
 
     def ask(self, count: int) -> list[tuple[int, ...]]:
@@ -21,10 +21,12 @@ class Halving:
 
     def tell(self, trials: Sequence[bocl.Trial]) -> None:
         """Halve again if the last halving paid."""
-        best = max(trial.reward for trial in self.trials)
-        self.trials += trials
-        half = tuple(width // 2 for width in trials[-1].widths)
-        self.next = half if trials[-1].reward > best and any(half) else None
+        *others, last = trials  # the child that adds nothing may come with the first round
+        self.trials += others
+        paid = all(last.reward > trial.reward for trial in self.trials)
+        self.trials.append(last)
+        half = tuple(width // 2 for width in last.widths)
+        self.next = half if paid and any(half) else None
 
     def best(self) -> tuple[int, ...]:
         """Return the widths with the highest reward."""

@@ -31,7 +31,12 @@ HERE = Path(__file__).parent
 PRESETS = ("permuted-mnist", "mixed-mnist", "split-cifar100")
 SEEDS = 4
 SIMULATED = "simulated"  # the record of replays on simulated tasks
-READMES = [HERE.parent / "README.md", HERE / "README.md", HERE.parent / "benchmarks" / "README.md"]
+READMES = [
+    HERE.parent / "README.md",
+    HERE.parent / "docs" / "results.md",
+    HERE / "README.md",
+    HERE.parent / "benchmarks" / "README.md",
+]
 
 
 def tasks_of(journal: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -155,6 +160,27 @@ def systems() -> str:
         found = [next((system for system in stream.systems if system.name == name), None) for stream in streams]
         cells = ["" if system is None else _headline(system.headline) for system in found]
         lines.append(f"| {f'**{name}**' if name == 'bocl' else name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def headline() -> str:
+    """The README's few rows: systems that store all they learn, one that forgets, and when they were measured."""
+    names = ("bocl", "rcl", "pgn", "independent", "sn")
+    streams = [stream for stream in paper() if stream.name.endswith("-mnist")]
+    settings = {
+        (stream.name, system.name): system.headline
+        for stream in streams
+        for system in main_systems(stream)
+        if system.name in names
+    }
+    days = {run.sessions[-1].time[:10] for setting in settings.values() for run in setting.runs}
+    lines = [
+        f"| {' to '.join(sorted({min(days), max(days)}))} | {' | '.join(f'`{stream.name}`' for stream in streams)} |"
+    ]
+    lines.append("|---|" + "---|" * len(streams))
+    lines += [
+        f"| `{name}` | {' | '.join(_headline(settings[stream.name, name]) for stream in streams)} |" for name in names
+    ]
     return "\n".join(lines)
 
 
@@ -409,6 +435,7 @@ def unlike() -> str:
 TABLES = {
     "small": small,
     "speed": speed,
+    "headline": headline,
     "systems": systems,
     "evaluation": evaluation,
     "paired": paired,

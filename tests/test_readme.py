@@ -1,4 +1,4 @@
-"""The README is true: its tables and figures come from the records, its file tree from the files."""
+"""The README and the results are true: their tables and figures come from the records."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import re
 import runpy
 from pathlib import Path
 
-import pytest
-
-from bocl.experiment.config import load_config, presets
-from bocl.experiment.grid import METHOD_NAMES
 from bocl.experiment.study import jobs, load_study, studies
 from bocl.records.summary import summarise_all
 from bocl.report.layout import draw
@@ -19,7 +15,6 @@ from bocl.report.svg import standalone
 from bocl.report.systems import arrange
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 RECORDS = ROOT / "results" / "paper"
 
 
@@ -60,27 +55,3 @@ def test_the_page_and_its_figures_are_what_the_records_say(monkeypatch):
     figures = {path.stem: path.read_text(encoding="utf-8") for path in (kept / "figures").glob("*.svg")}
     assert set(figures) == set(charts), "run `make page`"
     assert [name for name in charts if figures[name] != standalone(draw(charts[name], legend=True))] == []
-
-
-def test_the_file_tree_names_every_module():
-    tree = README.split("## Files")[1].split("```")[1]
-    named = set(re.findall(r"[\w-]+\.py\b", tree))
-    modules = {path.name for path in (ROOT / "src" / "bocl").rglob("*.py") if path.name != "__init__.py"}
-    assert modules <= named, f"missing: {sorted(modules - named)}"
-    assert named <= modules | {"__init__.py"}, f"gone: {sorted(named - modules)}"
-
-
-def test_the_methods_table_names_every_method():
-    for method in METHOD_NAMES:
-        assert f"| `{method}`" in README
-
-
-@pytest.mark.parametrize("line", re.findall(r"^    (bocl run .*?)(?:\s+#.*)?$", README, re.MULTILINE))
-def test_the_runs_in_the_readme_are_valid(line):
-    words = line.split()
-    source = words[2] if len(words) > 2 and not words[2].startswith("-") else None
-    overrides = [words[at + 1] for at, word in enumerate(words) if word == "--set" and "my_" not in words[at + 1]]
-    if source is None or source in presets():
-        load_config(source, overrides)
-    else:
-        assert source == "mine.toml"
