@@ -43,8 +43,8 @@ def main() -> None:
     )
     for task in bocl.permuted_digits(tasks=3):
         learned = learner.learn(task)
-        tried = " ".join(str(trial.widths) for trial in learned.trials)
-        print(f"{learned.name}: added {learned.widths}" + (f", tried {tried}" if tried else ""))
+        tried = " ".join(str(trial.widths) for trial in learned.trials) or "nothing"
+        print(f"{learned.name}: added {learned.widths}, tried {tried}")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ def write_pages(app: Any) -> None:
 
 def method(entry: MethodEntry) -> str:
     """Return the page of a method: what its module says, its settings, its class."""
-    summary, _, text = (import_module(entry.home).__doc__ or "").partition("\n")
+    summary, _, text = (import_module(entry.home).__doc__ or "").removeprefix(f"{entry.cls}: ").partition("\n")
+    summary = summary[:1].upper() + summary[1:]
     lines = [*_title(entry.cls), *to_rst([summary]), *to_rst(inspect.cleandoc(text).split("\n"))]
     use = [f"``bocl run digits --methods {entry.name}``, or ``bocl.{entry.cls}`` in Python."]
     use += [f"Its settings are the section ``[{entry.name}]`` of a config."] if entry.settings else []
