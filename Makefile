@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check replicate page torture corruption fuzz format clean
+.PHONY: demo test check docs replicate page torture corruption fuzz format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -16,6 +16,9 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
+
+docs: .venv/.docs-ready  ## the documentation as a site, docs/_build/index.html; warnings are errors
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
 TOGETHER := systems search attention warm-start price equal-size front more-seeds
 ALONE := time time-spread
@@ -73,3 +76,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
+
+.venv/.docs-ready: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch .venv/.docs-ready

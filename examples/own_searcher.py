@@ -9,7 +9,7 @@ import bocl
 
 
 class Halving:
-    """Begin at the bounds and halve every width while the reward rises."""
+    """Start at the bounds and halve every width while the reward rises."""
 
     def __init__(self, problem: bocl.Problem, settings: bocl.SearchSettings) -> None:
         self.trials = list(problem.trained)
@@ -41,8 +41,8 @@ def main() -> None:
     )
     for task in bocl.permuted_digits(tasks=3):
         learned = learner.learn(task)
-        tried = " ".join(str(trial.widths) for trial in learned.trials)
-        print(f"{learned.name}: added {learned.widths}" + (f", tried {tried}" if tried else ""))
+        tried = " ".join(str(trial.widths) for trial in learned.trials) or "nothing"
+        print(f"{learned.name}: added {learned.widths}, tried {tried}")
 
 
 if __name__ == "__main__":

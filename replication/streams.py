@@ -21,8 +21,7 @@ def arrange_replication(runs: Sequence[RunSummary]) -> list[StreamResults]:
 
 def is_headline(run: RunSummary) -> bool:
     """Whether a run is of its system's headline: by its record, or where that is older than the mark, by its study."""
-    recorded: bool | None = run.headline
-    return name_of(run) in headline_names() if recorded is None else recorded
+    return name_of(run) in headline_names() if run.headline is None else run.headline
 
 
 @cache

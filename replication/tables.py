@@ -162,6 +162,27 @@ def systems() -> str:
     return "\n".join(lines)
 
 
+def headline() -> str:
+    """The README's few rows: systems that store all they learn, one that forgets, and when they were measured."""
+    names = ("bocl", "rcl", "pgn", "independent", "sn")
+    streams = [stream for stream in paper() if stream.name.endswith("-mnist")]
+    settings = {
+        (stream.name, system.name): system.headline
+        for stream in streams
+        for system in main_systems(stream)
+        if system.name in names
+    }
+    days = {run.sessions[-1].time[:10] for setting in settings.values() for run in setting.runs}
+    lines = [
+        f"| {' to '.join(sorted({min(days), max(days)}))} | {' | '.join(f'`{stream.name}`' for stream in streams)} |"
+    ]
+    lines.append("|---|" + "---|" * len(streams))
+    lines += [
+        f"| `{name}` | {' | '.join(_headline(settings[stream.name, name]) for stream in streams)} |" for name in names
+    ]
+    return "\n".join(lines)
+
+
 def claims() -> str:
     """What the paper claims, and what our runs say."""
     found = findings(paper())
@@ -413,6 +434,7 @@ def unlike() -> str:
 TABLES = {
     "small": small,
     "speed": speed,
+    "headline": headline,
     "systems": systems,
     "evaluation": evaluation,
     "paired": paired,

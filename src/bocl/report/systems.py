@@ -163,7 +163,7 @@ class StreamResults:
 
 def recorded_headline(run: RunSummary) -> bool:
     """Whether a run's record marks it as its system's headline."""
-    return bool(getattr(run, "headline", None))
+    return bool(run.headline)
 
 
 def arrange(runs: Sequence[RunSummary], is_headline: IsHeadline = recorded_headline) -> list[StreamResults]:

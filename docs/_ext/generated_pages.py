@@ -1,0 +1,172 @@
+"""Pages that are made from the code when the site is built: methods, commands, public names, and files of the project.
+
+They are written to ``docs/reference`` and ``docs/project``, which git ignores.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from docstrings import inline, to_rst
+from typer.main import get_command
+
+import bocl
+from bocl.cli.main import app as command_line
+from bocl.method_table import METHODS, MethodEntry
+
+DOCS = Path(__file__).parents[1]
+ROOT = DOCS.parent
+PROJECT = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+ROOMS = {
+    "methods": "Learning and running",
+    "experiment": "Learning and running",
+    "records": "Learning and running",
+    "tasks": "Tasks and streams",
+    "networks": "Networks",
+    "search": "Searching",
+}
+EXIT_CODES = "Exit codes: 0 done, 1 the work failed, 2 the input was wrong, 130 stopped by Ctrl-C, 143 by SIGTERM."
+SECTIONS = ("Methods", "Settings", *dict.fromkeys(ROOMS.values()), "Errors")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Connect to Sphinx."""
+    app.connect("builder-inited", write_pages)
+    app.connect("autodoc-process-docstring", _rewrite, priority=1)  # before Napoleon
+    return {"parallel_read_safe": True}
+
+
+def write_pages(app: Any) -> None:
+    """Write every generated page; one whose text is the same is left alone, so that it is not read again."""
+    pages = {
+        "reference/commands.rst": commands(),
+        "reference/api.rst": api(),
+        **{f"reference/methods/{name}.rst": method(entry) for name, entry in METHODS.items()},
+        **{f"project/{page}": project_file(file) for file, page in PROJECT.items()},
+    }
+    for folder in ("reference", "project"):
+        for old in (DOCS / folder).rglob("*.*"):
+            if str(old.relative_to(DOCS)) not in pages:
+                old.unlink()
+    for name, text in pages.items():
+        path = DOCS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def method(entry: MethodEntry) -> str:
+    """Return the page of a method: what its module says, its settings, its class."""
+    summary, _, text = (import_module(entry.home).__doc__ or "").removeprefix(f"{entry.cls}: ").partition("\n")
+    summary = summary[:1].upper() + summary[1:]
+    lines = [*_title(entry.cls), *to_rst([summary]), *to_rst(inspect.cleandoc(text).split("\n"))]
+    use = [f"``bocl run digits --methods {entry.name}``, or ``bocl.{entry.cls}`` in Python."]
+    use += [f"Its settings are the section ``[{entry.name}]`` of a config."] if entry.settings else []
+    use += ["It tries several growths for each task and keeps one."] if entry.searches else []
+    use += ["It is a control: it shows what a part of the other methods is worth."] if entry.control else []
+    lines += [*_title("Use", "-"), " ".join(use), ""]
+    public = [name for name in (entry.settings, entry.cls) if name in bocl.__all__]
+    for name in public:
+        lines += [f".. autoclass:: bocl.{name}", "   :no-index:", *_members(name), ""]
+    return "\n".join(lines)
+
+
+def api() -> str:
+    """Return the page of all public names, in sections."""
+    names: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    for name in bocl.__all__:
+        if not name.startswith("_"):
+            names[_section(name)].append(name)
+    lines = [*_title("API"), "Every public name of ``bocl``. Anything else may change without notice.", ""]
+    for section, found in names.items():
+        lines += _title(section, "-")
+        for name in found:
+            kind = "class" if inspect.isclass(getattr(bocl, name)) else "function"
+            lines += [f".. auto{kind}:: bocl.{name}", *(_members(name) if kind == "class" else []), ""]
+    return "\n".join(lines)
+
+
+def _section(name: str) -> str:
+    found = getattr(bocl, name)
+    if inspect.isclass(found) and issubclass(found, BaseException):
+        return "Errors"
+    if name in {entry.cls for entry in METHODS.values()}:
+        return "Methods"
+    if name.endswith("Settings") or name == "Recipe":
+        return "Settings"
+    return ROOMS[found.__module__.split(".")[1]]
+
+
+def _members(name: str) -> list[str]:
+    methods = {entry.cls for entry in METHODS.values()}
+    if name in methods:
+        return ["   :members: learn, predict, parameters, save"]
+    return [] if _section(name) in ("Settings", "Errors") else ["   :members:", "   :exclude-members: __new__"]
+
+
+def commands() -> str:
+    """Return the page of all commands, as the command line itself describes them."""
+    root = get_command(command_line)
+    lines = [*_title("Commands"), f"{root.help} Every command has ``--help``.", ""]
+    lines += [*_parameters(root), EXIT_CODES, ""]
+    for name, command in root.commands.items():
+        lines += _command(f"bocl {name}", command, "-")
+    return "\n".join(lines)
+
+
+def _command(name: str, command: Any, underline: str) -> list[str]:
+    arguments = [_words(parameter) for parameter in command.params if parameter.param_type_name == "argument"]
+    usage = " ".join([name, "[OPTIONS]", *arguments])
+    help_text = to_rst(inspect.cleandoc(command.help or "").split("\n"))
+    lines = [*_title(name, underline), *help_text, ".. code-block:: text", "", f"   {usage}", "", *_parameters(command)]
+    for other, sub in getattr(command, "commands", {}).items():
+        lines += _command(f"{name} {other}", sub, "~")
+    return lines
+
+
+def _parameters(command: Any) -> list[str]:
+    rows = []
+    for parameter in command.params:
+        default = parameter.default
+        shown = default is not None and default is not False and not callable(default) and not parameter.required
+        if parameter.param_type_name == "option" and parameter.secondary_opts:
+            default = (parameter.opts if default else parameter.secondary_opts)[0]
+            shown = True
+        meaning = inline(parameter.help or "")
+        value = f" Default: ``{default}``." if shown else ""
+        rows += [f"   * - ``{_words(parameter)}``", f"     - {meaning}{value}"]
+    head = [".. list-table::", "   :widths: 30 70", ""]
+    return [*head, *rows, ""] if rows else []
+
+
+def _words(parameter: Any) -> str:
+    """Return how a parameter is written: ``--out, -o`` or ``RUN...``."""
+    if parameter.param_type_name == "argument":
+        return parameter.metavar or parameter.name.upper()
+    options = ", ".join(sorted(parameter.opts, key=len, reverse=True))
+    options += "".join(f" / {other}" for other in parameter.secondary_opts)
+    return f"{options} {parameter.metavar}" if parameter.metavar else options
+
+
+def project_file(name: str) -> str:
+    """Return a file of the project as a page: links between such files lead to pages, others become plain names."""
+
+    def link(found: re.Match[str]) -> str:
+        words, target = found.groups()
+        if target.startswith(("http", "#")):
+            return found[0]
+        return f"[{words}]({PROJECT[target]})" if target in PROJECT else words
+
+    return re.sub(r"\[([^]]+)\]\(([^)]+)\)", link, (ROOT / name).read_text(encoding="utf-8"))
+
+
+def _rewrite(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    lines[:] = to_rst(lines)
+
+
+def _title(text: str, underline: str = "=") -> list[str]:
+    return [text, underline * len(text), ""]
