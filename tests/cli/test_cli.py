@@ -391,10 +391,10 @@ class TestAudit:
 
         learn = BOCL.learn
 
-        def learn_and_forget(self, task, listen):
+        def learn_and_forget(self, task, callback):
             for growth in self.network.growths:
                 growth.tensors["head/bias"][0] += 1
-            return learn(self, task, listen)
+            return learn(self, task, callback)
 
         monkeypatch.setattr(BOCL, "learn", learn_and_forget)
         code, _, err = bocl("run", *SMALL)

@@ -115,7 +115,7 @@ def test_a_second_run_in_the_same_folder_is_refused_and_the_first_goes_on(tmp_pa
                 run(config, tmp_path)
             refusals.append(told.value)
 
-    run(config, tmp_path, listen=start_another)
+    run(config, tmp_path, callback=start_another)
     assert len(refusals) >= 3
     assert weights(tmp_path) == weights(whole)
 
@@ -171,11 +171,11 @@ def test_a_grid_goes_on_where_it_was_stopped(tmp_path, small):
 
     def stop_in(wanted):
         def watch(config, _folder):
-            def listen(event):
+            def callback(event):
                 if (config.method, config.seed) == wanted and type(event).__name__ == "TaskDone":
                     raise Stopped
 
-            return nullcontext(listen)
+            return nullcontext(callback)
 
         return watch
 

@@ -43,7 +43,7 @@ def two_tasks(tmp_path_factory):
     """A run of three tasks, two of them finished."""
     config, folder = load_config("digits", [*SMALL, *OPTIONS]), tmp_path_factory.mktemp("run") / "run"
     with pytest.raises(Stopped):
-        run(config, folder, device="cpu", listen=stop_after_two)
+        run(config, folder, device="cpu", callback=stop_after_two)
     return config, folder
 
 
@@ -169,7 +169,7 @@ def test_once_the_next_task_has_begun_it_is_too_late(begun):
 
     widths = others(folder)[0].widths
     with pytest.raises(Stopped):
-        run(config, folder, device="cpu", listen=stop)
+        run(config, folder, device="cpu", callback=stop)
     with pytest.raises(InputError, match=r"task 2 of .* cannot be picked for: task 3, built on it, has begun"):
         pick(folder, widths, device="cpu")
 

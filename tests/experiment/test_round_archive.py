@@ -85,12 +85,12 @@ def test_no_round_is_trained_twice(tmp_path, small, stop_before, method):
 def test_a_run_that_goes_on_tells_what_it_recalls_and_every_trial(tmp_path, small, stop_before):
     config = small(*OPTIONS)
     heard = {"whole": [], "again": []}
-    run(config, tmp_path / "whole", listen=heard["whole"].append)
+    run(config, tmp_path / "whole", callback=heard["whole"].append)
     stop_before(2)  # the base network and a round of the search
     with pytest.raises(Stopped):
         run(config, tmp_path / "again")
     stop_before(-1)
-    run(config, tmp_path / "again", listen=heard["again"].append)
+    run(config, tmp_path / "again", callback=heard["again"].append)
     assert [event.recalled for event in heard["again"] if isinstance(event, TaskStarted)] == [1, 0]
     trials = {name: [event for event in events if isinstance(event, TrialDone)] for name, events in heard.items()}
     assert trials["again"] == trials["whole"]
@@ -192,7 +192,7 @@ def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, sma
     monkeypatch.setattr(rounds, "train", train)
     run(config, tmp_path / "whole")
     with pytest.raises(Stopped):
-        run(config, tmp_path / "again", listen=stop)
+        run(config, tmp_path / "again", callback=stop)
     (note,) = kinds(tmp_path / "again", "out-of-memory")
     assert (note["task"], note["round"], note["children_at_once"]) == (1, 1, 2), "recorded before it is used"
     room = 4

@@ -19,7 +19,7 @@ from bocl.experiment.run import run
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
 from bocl.methods.sn import SN
-from bocl.records.events import nobody
+from bocl.records.events import ignore_events
 from bocl.records.journal import BEGINNING, encode, read
 from bocl.records.prior_trials import fingerprint, memory_of, write_memory
 from bocl.records.summary import JOURNAL, summarise
@@ -54,13 +54,13 @@ def kill_at(event_name, number):
     """Return a listener that raises at the n-th event of a kind."""
     seen = 0
 
-    def listen(event):
+    def callback(event):
         nonlocal seen
         seen += type(event).__name__ == event_name
         if type(event).__name__ == event_name and seen == number:
             raise Killed
 
-    return listen
+    return callback
 
 
 def test_two_runs_of_a_config_differ_in_times_alone(tmp_path, small):
@@ -84,7 +84,7 @@ def test_a_stopped_run_ends_as_if_it_had_never_stopped(tmp_path, small, method, 
     config = small(f"method={method}", "stream.tasks=3")
     run(config, tmp_path / "whole")
     with pytest.raises(Killed):
-        run(config, tmp_path / "stopped", listen=kill_at(*event))
+        run(config, tmp_path / "stopped", callback=kill_at(*event))
     run(config, tmp_path / "stopped")
     tasks = [record for record in journal(tmp_path / "stopped") if record["kind"] == "task"]
     assert tasks == [record for record in journal(tmp_path / "whole") if record["kind"] == "task"]
@@ -106,7 +106,7 @@ def test_a_run_goes_on_from_the_memory_it_began_with_alone(tmp_path, small, memo
     file.write_bytes(whole)
     config = small(f"memory={file}", "stream.tasks=3")
     with pytest.raises(Killed):
-        run(config, folder, listen=kill_at("TaskDone", 2))
+        run(config, folder, callback=kill_at("TaskDone", 2))
     assert read(folder / JOURNAL)[0]["memory"] == hashlib.sha256(whole).hexdigest()
     before = (folder / JOURNAL).read_bytes()
     data = json.loads(whole)
@@ -129,7 +129,7 @@ def test_a_run_begun_before_memories_were_recorded_goes_on(tmp_path, small, memo
     config = small(f"memory={memory}", "stream.tasks=3")
     run(config, tmp_path / "whole")
     with pytest.raises(Killed):
-        run(config, tmp_path / "early", listen=kill_at("TaskDone", 2))
+        run(config, tmp_path / "early", callback=kill_at("TaskDone", 2))
     path, lines, head = tmp_path / "early" / JOURNAL, b"", BEGINNING
     for record in read(path):
         if record["kind"] == "start":
@@ -163,7 +163,7 @@ def test_settings_of_other_methods_may_change_while_a_run_goes_on(tmp_path, smal
     wanted = (f"method={method}", "stream.tasks=3")
     run(small(*wanted), tmp_path / "whole")
     with pytest.raises(Killed):
-        run(small(*wanted), tmp_path / "stopped", listen=kill_at("TaskDone", 2))
+        run(small(*wanted), tmp_path / "stopped", callback=kill_at("TaskDone", 2))
     run(small(*wanted, other), tmp_path / "stopped")
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
 
@@ -274,5 +274,5 @@ def test_a_folder_of_other_settings_is_told_before_any_run_of_a_grid(tmp_path, s
     run(small("stream.tasks=1", "method=sn", "seed=1"), tmp_path / "sn-seed1", device="cpu")
     grid = [(small("method=sn", f"seed={seed}"), tmp_path / f"sn-seed{seed}") for seed in (0, 1)]
     with pytest.raises(FolderError, match=r"sn-seed1/journal\.jsonl was made with another config"):
-        run_grid(grid, device="cpu", watch=lambda _config, _folder: nullcontext(nobody))
+        run_grid(grid, device="cpu", watch=lambda _config, _folder: nullcontext(ignore_events))
     assert not (tmp_path / "sn-seed0").exists()

@@ -68,13 +68,13 @@ def until_it_works(events: int = 30) -> object:
     """Return a listener that ends a run which would take too long."""
     heard = 0
 
-    def listen(_event: Event) -> None:
+    def callback(_event: Event) -> None:
         nonlocal heard
         heard += 1
         if heard > events:
             raise Enough
 
-    return listen
+    return callback
 
 
 @cases(10)
@@ -83,7 +83,7 @@ def test_an_extreme_setting_that_is_accepted_can_be_run(tmp_path_factory, path, 
     folder = tmp_path_factory.mktemp("run") / "it"
     try:
         config = load_config("digits", [*SMALL, *filter(None, [other]), f"method={READERS[path]}", f"{path}={value}"])
-        run(config, folder, device="cpu", listen=until_it_works())
+        run(config, folder, device="cpu", callback=until_it_works())
         outcome = "ran"
     except Enough:
         outcome = "ran"

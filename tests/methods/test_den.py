@@ -24,7 +24,7 @@ from bocl.networks.growth import Growth
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, shrink_units, soft_threshold
 from bocl.networks.stamped import duplicated, trainable
 from bocl.networks.trace import trace
-from bocl.records.events import RoundStarted, nobody
+from bocl.records.events import RoundStarted, ignore_events
 from bocl.training.batches import task_to_device
 from bocl.training.recipe import Recipe
 from bocl.training.steps import batch_losses
@@ -71,7 +71,7 @@ def train_some(learner: DEN, tensors: dict[str, torch.Tensor], recipe: Recipe, m
     """Train what is masked on all samples of the first task at once; return the tensors after it."""
     data, widths = task_to_device(hard_stream()[0], 0, "cpu"), learner.graph.widths
     assert len(data.train) == 26
-    options = {"step": "", "name": "", "seed": 0, "listen": nobody}
+    options = {"step": "", "name": "", "seed": 0, "callback": ignore_events}
     return train_part(learner.graph, tensors, widths, data, recipe, masks, penalties, **options)[0]
 
 
@@ -137,7 +137,7 @@ def test_only_the_reached_sub_network_moves(network):
     widths = learner.network.widths(0)
     for penalties in (Penalties(l2=1e-4, anchor=0.5, anchored=tensors), Penalties(l1=1e-4)):
         trained, _ = train_part(
-            graph, tensors, widths, data, recipe, masks, penalties, step="x", name="x", seed=0, listen=nobody
+            graph, tensors, widths, data, recipe, masks, penalties, step="x", name="x", seed=0, callback=ignore_events
         )
         for name, mask in masks.items():
             moved = trained[name] != tensors[name]
@@ -167,7 +167,17 @@ def test_what_is_retrained_decays():
     masks = masks_within(graph, tensors, [torch.ones(width) > 0 for width in widths])
     plain, decayed = (
         train_part(
-            graph, tensors, widths, data, recipe, masks, Penalties(l2=l2), step="x", name="x", seed=0, listen=nobody
+            graph,
+            tensors,
+            widths,
+            data,
+            recipe,
+            masks,
+            Penalties(l2=l2),
+            step="x",
+            name="x",
+            seed=0,
+            callback=ignore_events,
         )[0]
         for l2 in (0.0, 50.0)
     )
@@ -180,9 +190,9 @@ def test_the_selection_trains_the_head_alone(monkeypatch):
     steps = []
     original = DEN._train
 
-    def watch(self, draft, data, masks, penalties, step, name, listen):
+    def watch(self, draft, data, masks, penalties, step, name, callback):
         before = dict(draft.tensors)
-        loss = original(self, draft, data, masks, penalties, step, name, listen)
+        loss = original(self, draft, data, masks, penalties, step, name, callback)
         moved = {key for key in before if not torch.equal(before[key], draft.tensors[key]) and "norm/" not in key}
         steps.append((step, moved))
         return loss

@@ -57,12 +57,12 @@ def test_no_network_is_trained_for_a_difficulty():
 def test_a_round_is_one_child_as_released_and_four_tuned_with_z_0_among_the_first(controller, sizes):
     learner, stream, found = RCL(small_mlp(), controller=controller, **OPTIONS), hard_stream(), set()
 
-    def listen(event):
+    def callback(event):
         if isinstance(event, RoundStarted) and event.purpose == "search":
             found.add(len(event.widths))
 
     for index in range(2):
-        learner.learn(stream[index], listen)
+        learner.learn(stream[index], callback)
     assert found == sizes
 
 

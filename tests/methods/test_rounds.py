@@ -14,7 +14,7 @@ from bocl.methods.rounds import padding, train_round
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.trace import trace
-from bocl.records.events import OutOfMemory, nobody
+from bocl.records.events import OutOfMemory, ignore_events
 from bocl.training.batches import task_to_device
 from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
@@ -42,7 +42,7 @@ def small_round(network, widths, **options):
     """Train one epoch of these children."""
     data = task_to_device(hard_stream()[1], 1, "cpu")
     recipe = Recipe(batch_size=16, epochs=1)
-    options = {"listen": nobody, "seeds": range(len(widths)), "recipe": recipe, **options}
+    options = {"callback": ignore_events, "seeds": range(len(widths)), "recipe": recipe, **options}
     return train_round(network, data, widths, classes=3, order_seed=0, pad_to=(4, 4), **options)
 
 
@@ -110,7 +110,7 @@ def test_out_of_memory_halves_the_part_and_goes_on(network, monkeypatch):
 
     whole = small_round(network, WIDTHS)
     monkeypatch.setattr(rounds, "train", short_of_memory)
-    parts = small_round(network, WIDTHS, listen=events.append)
+    parts = small_round(network, WIDTHS, callback=events.append)
     assert attempts == [5, 3, 2, 2, 1]
     assert [event.children_at_once for event in events if isinstance(event, OutOfMemory)] == [3, 2]
     assert_alike(whole, parts)
@@ -172,7 +172,7 @@ def test_memory_of_the_cpu_that_runs_out_halves_too(network, monkeypatch):
     events = []
     tried = raise_for(monkeypatch, (0, 0), RuntimeError("DefaultCPUAllocator: not enough memory"))
     with pytest.raises(RuntimeError, match="not enough memory"):
-        small_round(network, WIDTHS, listen=events.append)
+        small_round(network, WIDTHS, callback=events.append)
     assert [event.children_at_once for event in events if isinstance(event, OutOfMemory)] == [3, 2, 1]
     assert tried == [5, 3, 2, 2, 1, 1, 1], "each number starts the round again"
 

@@ -39,7 +39,7 @@ from bocl.errors import InputError, WorkError
 from bocl.experiment.audit import audit as check_audit
 from bocl.experiment.grid import plan, run_grid
 from bocl.methods.saving import load
-from bocl.records.events import Event, Listener, RoundStarted, TaskStarted, nobody
+from bocl.records.events import Callback, Event, RoundStarted, TaskStarted, ignore_events
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
@@ -178,7 +178,7 @@ class Judge:
         return shutil.copytree(run, self.place / "case" / run.name)
 
     def learn(self, run: Path) -> dict[str, Answer]:
-        """Return what the commands make of a run that nobody damaged."""
+        """Return what the commands make of a run that ignore_events damaged."""
         folder = self.copy(run)
         wanted = {name: command(folder) for name, command in COMMANDS.items()}
         assert all(answer.code == 0 and not answer.said for answer in wanted.values()), wanted
@@ -255,18 +255,18 @@ def make_runs(place: Path) -> dict[str, Path]:
         *(("stopped", "bocl", 0), ("donor", "bocl", 1)),
     ):
         grid = plan("digits", SETTINGS, methods=method, seeds=str(seed), out=str(place / name), device="cpu")
-        listen = stop_in_the_last_task() if name == "stopped" else nobody
+        callback = stop_in_the_last_task() if name == "stopped" else ignore_events
         with suppress(Stopped):
-            run_grid(grid, device="cpu", watch=lambda _config, _folder, listen=listen: nullcontext(listen))
+            run_grid(grid, device="cpu", watch=lambda _config, _folder, callback=callback: nullcontext(callback))
         made[name] = grid[0][1]
     return made
 
 
-def stop_in_the_last_task() -> Listener:
+def stop_in_the_last_task() -> Callback:
     """Return a listener that stops a run before the third round of its third task."""
     heard: list[Event] = []
 
-    def listen(event: Event) -> None:
+    def callback(event: Event) -> None:
         if isinstance(event, TaskStarted):
             heard.clear()
         heard.append(event)
@@ -274,7 +274,7 @@ def stop_in_the_last_task() -> Listener:
         if rounds == 3 and isinstance(heard[0], TaskStarted) and heard[0].index == 2:
             raise Stopped
 
-    return listen
+    return callback
 
 
 def truncate_at_every_length(run: Path, judge: Judge) -> int:

@@ -6,7 +6,7 @@ python tests/torture/kills.py --short    a few of them, for the test suite
 A child is forked from a process that has done such a run itself, so that a run takes less than a second. It dies by
 SIGKILL, from its own hand before (or halfway through) the n-th call that changes the folder, or from its
 parent's at a random moment. Then the same run is started again in the same folder, and compared: weights,
-canaries and records but their times with those of a run nobody disturbed; nothing acknowledged is lost,
+canaries and records but their times with those of a run ignore_events disturbed; nothing acknowledged is lost,
 nothing is recorded twice.
 """
 
@@ -33,7 +33,7 @@ from bocl.experiment.config import Config
 from bocl.experiment.grid import Grid, plan, run_grid
 from bocl.experiment.pick import pick
 from bocl.experiment.run import run
-from bocl.records.events import Event, Listener, TaskDone, nobody
+from bocl.records.events import Callback, Event, TaskDone, ignore_events
 from bocl.records.journal import read_lines
 from bocl.records.run_log import JOURNAL, RunLog
 from bocl.records.summary import summarise
@@ -87,8 +87,8 @@ def the_runs(grid: Grid) -> Callable[[], object]:
     return partial(run_grid, grid, device="cpu", watch=_nobody_watches)
 
 
-def _nobody_watches(_config: Config, _folder: Path) -> nullcontext[Listener]:
-    return nullcontext(nobody)
+def _nobody_watches(_config: Config, _folder: Path) -> nullcontext[Callback]:
+    return nullcontext(ignore_events)
 
 
 def _watch_calls(mouth: int, fatal: int, half: bool) -> None:
@@ -151,7 +151,7 @@ class Torture:
         code, self.calls, _ = in_a_fork(the_runs(whole))
         self.seconds = time.perf_counter() - began
         if code:
-            raise SystemExit("the run fails even if nobody disturbs it")
+            raise SystemExit("the run fails even if ignore_events disturbs it")
         self.wanted = outcome(whole)
 
     def _grid(self, name: str) -> Grid:
@@ -197,7 +197,7 @@ class PickTorture:
                 raise KeyboardInterrupt
 
         with suppress(KeyboardInterrupt):
-            run(self.config, self.folder, device="cpu", listen=stop)
+            run(self.config, self.folder, device="cpu", callback=stop)
 
     def _pick(self) -> None:
         pick(self.folder, self.widths, device="cpu")

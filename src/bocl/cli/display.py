@@ -21,7 +21,7 @@ from rich.text import Text
 from bocl.errors import WorkError
 from bocl.experiment.config import Config
 from bocl.method_table import searches
-from bocl.records.events import EpochDone, Event, Listener, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
+from bocl.records.events import Callback, EpochDone, Event, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial, Widths
 from bocl.wording import counted, duration, percent, widths_text
 
@@ -50,14 +50,14 @@ class Display:
             self._live.stop()
 
     @contextmanager
-    def watch(self, config: Config, folder: Path) -> Iterator[Listener]:
+    def watch(self, config: Config, folder: Path) -> Iterator[Callback]:
         """Show one run; the listener it yields is handed to the run."""
         with self._one_at_a_time:
             self._begun += 1
             number = self._begun
         shown = _RunDisplay(self, config, folder, number)
         try:
-            yield shown.listen
+            yield shown.callback
         except WorkError as error:
             shown.failed(error)
             raise
@@ -96,7 +96,7 @@ class _RunDisplay:
         self.began = time.perf_counter()
         self.searches = searches(config.method)
 
-    def listen(self, event: Event) -> None:
+    def callback(self, event: Event) -> None:
         match event:
             case TaskStarted():
                 if not self.done and self.told:

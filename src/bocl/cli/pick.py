@@ -39,7 +39,10 @@ def pick_command(
         typer.echo(f"{where}: ({widths_text(after.widths)}) is what it has; nothing was changed")
         return
     typer.echo(f"{where}: ({widths_text(after.widths)}) in place of ({widths_text(before.widths)})")
-    for when, record in (("now", after), ("before", before)):  # without test accuracies: nobody is to pick by them
+    for when, record in (
+        ("now", after),
+        ("before", before),
+    ):  # without test accuracies: nobody is to pick by them
         added = f"+{sum(record.parameters.values()):,} parameters"
         typer.echo(f"  {when:<6}  validation {percent(record.validation_row[-1])}  {added}")
 

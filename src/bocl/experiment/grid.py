@@ -17,13 +17,13 @@ from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.experiment.store import check_folder
 from bocl.method_table import METHODS, searches
 from bocl.methods.budget import GoalSettings
-from bocl.records.events import Event, Listener
+from bocl.records.events import Callback, Event
 from bocl.training.device import resolve_device
 
 METHOD_NAMES = tuple(METHODS)
 
 Grid = list[tuple[Config, Path]]
-Watch = Callable[[Config, Path], AbstractContextManager[Listener]]
+Watch = Callable[[Config, Path], AbstractContextManager[Callback]]
 
 
 def plan(
@@ -88,16 +88,16 @@ def run_grid(
         def hear(event: Event) -> None:
             if stop.is_set():
                 raise KeyboardInterrupt
-            listen(event)
+            callback(event)
 
         try:
-            with watch(config, folder) as listen:
+            with watch(config, folder) as callback:
                 run(
                     config,
                     folder,
                     device=device,
                     data=data,
-                    listen=hear,
+                    callback=hear,
                     audit=audit,
                     shares_device=max(shares_device, min(at_once, len(grid))),
                     headline=headline,

@@ -14,7 +14,7 @@ from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, GrowthSpace
-from bocl.records.events import Listener, nobody
+from bocl.records.events import Callback, ignore_events
 from bocl.records.record import RoundFit, RoundRecord, Trial
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort, Fit
@@ -41,7 +41,7 @@ class RoundArchive:
         asked: Round,
         network: ExpandableNetwork,
         data: DeviceTask,
-        listen: Listener = nobody,
+        callback: Callback = ignore_events,
         on_halving: Callable[[int], None] = ignore,
     ) -> list[TrainedChild]:
         """Train a round, or recall it; see ``RoundTrainer``."""
@@ -58,7 +58,7 @@ class RoundArchive:
             self._store.halve(*place, children_at_once)
             on_halving(children_at_once)
 
-        children = self._trainer(asked, network, data, listen, halve)
+        children = self._trainer(asked, network, data, callback, halve)
         if asked.purpose == "base" and all(child.failure for child in children):
             return children  # this ends the run; running it again tries again
         facts = {

@@ -22,7 +22,7 @@ from bocl.experiment.test_curve import score_bests
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
 from bocl.methods.seen import check_task
-from bocl.records.events import Listener, TaskDone, TaskStarted, nobody
+from bocl.records.events import Callback, TaskDone, TaskStarted, ignore_events
 from bocl.records.prior_trials import fingerprint
 from bocl.records.record import TaskRecord
 from bocl.tasks.task import Task, TaskStream
@@ -36,7 +36,7 @@ def run(
     *,
     device: str = "auto",
     data: str | None = None,
-    listen: Listener = nobody,
+    callback: Callback = ignore_events,
     audit: bool = True,
     shares_device: int = 1,
     headline: bool = False,
@@ -78,14 +78,14 @@ def run(
         for task in before:
             scored.add(task)
         for index, task in _one_ahead(stream, len(store.finished), first):
-            listen(TaskStarted(index, len(stream), task.name, recalled=len(store.log.rounds.get(index, []))))
-            record = _learn_one(config, store, learner, task, index, scored, listen)
+            callback(TaskStarted(index, len(stream), task.name, recalled=len(store.log.rounds.get(index, []))))
+            record = _learn_one(config, store, learner, task, index, scored, callback)
             with store.timed():
                 if audit:
                     check_untouched(store.folder, store.log, learner, record.row)
                 canaries = make_canaries(learner, task, index)
             store.commit(record, learner, canaries)
-            listen(TaskDone(record))
+            callback(TaskDone(record))
         if on_cost is not None:
             on_cost(store.seconds)
         return store.finished
@@ -113,12 +113,12 @@ def _learn_one(
     task: Task,
     index: int,
     scored: _Scored,
-    listen: Listener,
+    callback: Callback,
 ) -> TaskRecord:
     """Learn one task, score every task seen, and return the record; nothing of it is written yet."""
     archive = RoundArchive(store, index)
     began = time.perf_counter()
-    learned = learner.learn(task, listen, trainer=archive)
+    learned = learner.learn(task, callback, trainer=archive)
     seconds = time.perf_counter() - began + archive.recalled_seconds
     scored.add(task)
     return TaskRecord(

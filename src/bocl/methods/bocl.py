@@ -25,7 +25,7 @@ from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.methods.seen import SeenTask
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSettings
-from bocl.records.events import Listener
+from bocl.records.events import Callback
 from bocl.records.journal import to_json
 from bocl.records.prior_trials import check_experience
 from bocl.records.record import Experience
@@ -82,9 +82,9 @@ class BOCL(GrowingLearner):
         self.history: list[Experience] = []  # what the search of every task but the first tried
         search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
 
-    def _learn(self, task: Task, data: DeviceTask, listen: Listener, trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
         """Search, train, keep the best child."""
-        found = self._grow(data, listen, trainer)
+        found = self._grow(data, callback, trainer)
         learned = self._commit(task, found.growth, data)
         if found.trials:
             self._remember(Experience(found.difficulty, found.growth.widths, found.trials))
@@ -96,7 +96,7 @@ class BOCL(GrowingLearner):
             diagnostics=found.diagnostics,
         )
 
-    def _grow(self, data: DeviceTask, listen: Listener, trainer: RoundTrainer) -> Expansion:
+    def _grow(self, data: DeviceTask, callback: Callback, trainer: RoundTrainer) -> Expansion:
         rounds = RoundMaker(
             data.index, data.classes, self.recipe, self.seed, self.search.memory_gb, self.search.children_at_once
         )
@@ -109,7 +109,7 @@ class BOCL(GrowingLearner):
             budget=task_budget(self.network, self.goal, tasks=self._tasks_left),
             target=self.goal.target,
         )
-        candidates = Candidates(self.network, data, problem, cost, rounds, trainer, listen)
+        candidates = Candidates(self.network, data, problem, cost, rounds, trainer, callback)
         if not self.seen:
             base = candidates.train_base("base")
             check_trained(base.fit.accuracy, data.name, base.failure)

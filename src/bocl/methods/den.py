@@ -46,7 +46,7 @@ from bocl.methods.sparse_training import Penalties, train_part
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, silent_units, unit_norms
 from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, restored, rewired, widened
-from bocl.records.events import Listener
+from bocl.records.events import Callback
 from bocl.search.settings import Units
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
@@ -119,33 +119,33 @@ class DEN(Learner):
         self.network = StampedNetwork(self.graph, self.device)
         self._expansion = per_group("den.expansion", self.settings.expansion, len(self.graph.groups))
 
-    def _learn(self, task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Take the five steps; tasks before may change a little."""
         index, stored = data.index, self.parameters()
         before = self.network.widths(index - 1)
         start = self.network.start(task.classes, seed=seed_for(self.seed, "base", index))
         draft = _Draft(start, before, Effort())
         if index:
-            self._learn_later(draft, data, listen)
+            self._learn_later(draft, data, callback)
         else:
-            self._train(draft, data, _all_of(start), Penalties(l1=self.settings.l1), "base", listen)
+            self._train(draft, data, _all_of(start), Penalties(l1=self.settings.l1), "base", callback)
         added = _less(_widths(self.graph, draft.tensors), before)
         self.network.commit(draft.tensors, added)
         score = accuracy(partial(self.network.predict, task=index), data.validation)
         parameters = {part: count - stored[part] for part, count in self.parameters().items()}
         return Learned(task.name, added, score, parameters, effort=draft.effort, units=draft.units)
 
-    def _learn_later(self, draft: _Draft, data: DeviceTask, listen: Listener) -> None:
+    def _learn_later(self, draft: _Draft, data: DeviceTask, callback: Callback) -> None:
         """Take the steps of every task but the first."""
         settings, graph = self.settings, self.graph
         old = {key: tensor for key, tensor in draft.tensors.items() if key.startswith("layer/")}
-        self._train(draft, data, _all_of(draft.tensors, "head/"), Penalties(l1=settings.l1), "selection", listen)
+        self._train(draft, data, _all_of(draft.tensors, "head/"), Penalties(l1=settings.l1), "selection", callback)
 
         selected = reached_units(graph, draft.tensors)
         draft.units["selected"] = tuple(int(units.sum()) for units in selected)
         penalties = Penalties(l2=settings.l2, anchor=settings.anchor, anchored=old)
         masks = masks_within(graph, draft.tensors, selected)
-        loss = self._train(draft, data, masks, penalties, "retraining", listen)
+        loss = self._train(draft, data, masks, penalties, "retraining", callback)
 
         if loss >= settings.loss and any(self._expansion):
             seed = seed_for(self.seed, "expansion", len(self.seen))
@@ -155,7 +155,7 @@ class DEN(Learner):
             )
             masks = masks_of_new(graph, draft.tensors, draft.before)
             penalties = Penalties(l1=settings.l1, group_lasso=settings.group_lasso, grouped_after=draft.before)
-            self._train(draft, data, masks, penalties, "expansion", listen)
+            self._train(draft, data, masks, penalties, "expansion", callback)
             wide = _widths(graph, draft.tensors)
             draft.tensors = pruned(graph, draft.tensors, draft.before)
             draft.units["pruned"] = _less(wide, _widths(graph, draft.tensors))
@@ -168,7 +168,7 @@ class DEN(Learner):
             draft.tensors = duplicated(graph, draft.tensors, old, draft.before, copied)
             draft.tensors = restored(graph, draft.tensors, old, drifted)
             masks = masks_of_new(graph, draft.tensors, draft.before)
-            self._train(draft, data, masks, Penalties(l2=settings.l2), "duplication", listen)
+            self._train(draft, data, masks, Penalties(l2=settings.l2), "duplication", callback)
 
     def _train(
         self,
@@ -177,7 +177,7 @@ class DEN(Learner):
         masks: Masks,
         penalties: Penalties,
         step: str,
-        listen: Listener,
+        callback: Callback,
     ) -> float:
         """Train what is masked, keep it in the draft and return the training loss."""
         order = seed_for(self.seed, "order", data.index, step)
@@ -193,7 +193,7 @@ class DEN(Learner):
             penalties,
             step=step,
             seed=order,
-            listen=listen,
+            callback=callback,
         )
         draft.effort += fit.effort
         return fit.loss

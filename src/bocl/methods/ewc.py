@@ -43,7 +43,7 @@ from bocl.methods.seen import SeenTask
 from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.plain import PlainNetwork, plain_logits
-from bocl.records.events import Listener
+from bocl.records.events import Callback
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceSplit, DeviceTask
@@ -138,11 +138,11 @@ class EWC(Learner):
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
         self.quadratic: Quadratic | None = None  # of all tasks learnt
 
-    def _learn(self, _task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, _task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Fine-tune, held to the tasks before, and add what this one needs held."""
         hooks = Hooks(proximal=self.quadratic.pull(self.settings.strength) if self.quadratic else None)
         network, learned = fine_tune(
-            self.network, data, self.recipe, seed=self.seed, listen=listen, hooks=lambda _: hooks
+            self.network, data, self.recipe, seed=self.seed, callback=callback, hooks=lambda _: hooks
         )
         self.quadratic = self._with_task(network, data.train)
         self.network = network

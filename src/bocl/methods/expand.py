@@ -20,7 +20,7 @@ from bocl.methods.searcher_answers import as_widths, asked_widths, check_searche
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth
-from bocl.records.events import Listener, RoundStarted, TrialDone
+from bocl.records.events import Callback, RoundStarted, TrialDone
 from bocl.records.record import Diagnostics, Trial
 from bocl.search.problem import Explains, Problem, Searcher
 from bocl.search.searchers import SearcherFactory
@@ -100,19 +100,19 @@ class Candidates:
         cost: Cost,
         rounds: RoundMaker,
         trainer: RoundTrainer,
-        listen: Listener,
+        callback: Callback,
     ) -> None:
         self.trained: dict[Widths, TrainedChild] = {}
         self.trials: list[Trial] = []
         self.effort = Effort()
         self._network, self._data, self._problem, self._cost = network, data, problem, cost
-        self._rounds, self._trainer, self._listen = rounds, trainer, listen
+        self._rounds, self._trainer, self._callback = rounds, trainer, callback
 
     def train_base(self, purpose: str) -> TrainedChild:
         """Train a fresh base network, which is no trial."""
         asked = self._rounds.base(self._network.graph.widths, purpose)
-        self._listen(RoundStarted(purpose, asked.widths))
-        (base,) = self._trainer(asked, self._network, self._data, self._listen)
+        self._callback(RoundStarted(purpose, asked.widths))
+        (base,) = self._trainer(asked, self._network, self._data, self._callback)
         self.effort += base.fit.effort
         return base
 
@@ -124,14 +124,14 @@ class Candidates:
         first = len(self.trials)
         seeds = [seed_for(self._rounds.seed, "child", self._rounds.task, first + at) for at in range(len(widths))]
         asked = self._rounds.children(purpose, widths, seeds, padding(widths, self._problem.bounds))
-        self._listen(RoundStarted(purpose, asked.widths, first if trials else 0, trials))
-        for z, child in zip(widths, self._trainer(asked, self._network, self._data, self._listen), strict=True):
+        self._callback(RoundStarted(purpose, asked.widths, first if trials else 0, trials))
+        for z, child in zip(widths, self._trainer(asked, self._network, self._data, self._callback), strict=True):
             self.trained[z] = child
             self.trials.append(self._trial(z, child))
             self.effort += child.fit.effort
         if trials:
             for number, trial in enumerate(self.trials[first:], start=first):
-                self._listen(TrialDone(number, trial))
+                self._callback(TrialDone(number, trial))
         return self.trials[first:]
 
     def winner(self, searcher: Searcher) -> TrainedChild:

@@ -18,7 +18,7 @@ from bocl.methods.method import Learned
 from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.growth import GrowthSettings
-from bocl.records.events import Listener, RoundStarted
+from bocl.records.events import Callback, RoundStarted
 from bocl.search.lattice import scaled
 from bocl.search.settings import SearchSettings, Units
 from bocl.seeding import seed_for
@@ -80,7 +80,7 @@ class Fixed(GrowingLearner):
         self.tasks = checked("tasks", tasks, PositiveInt)
         self._shape = per_group("fixed.widths", settings.widths, len(self.graph.groups))
 
-    def _learn(self, task: Task, data: DeviceTask, listen: Listener, trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
         """Train the fixed growth, once or several times, and keep the best."""
         z = self._step(task.classes)
         count = self.settings.children if self.seen else 1
@@ -88,8 +88,8 @@ class Fixed(GrowingLearner):
         first = seed_for(self.seed, "base", data.index)
         others = [seed_for(self.seed, "base", data.index, at) for at in range(1, count)]
         asked = rounds.children("base", [z] * count, [first, *others], pad_to=z)
-        listen(RoundStarted(asked.purpose, asked.widths))
-        children = trainer(asked, self.network, data, listen)
+        callback(RoundStarted(asked.purpose, asked.widths))
+        children = trainer(asked, self.network, data, callback)
         trained = [child for child in children if not child.failure] or children
         best = max(trained, key=lambda child: child.fit.accuracy)
         check_trained(best.fit.accuracy, task.name, best.failure)

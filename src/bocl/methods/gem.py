@@ -48,7 +48,7 @@ from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.plain import PlainNetwork, plain_logits
 from bocl.networks.stacked import Children
-from bocl.records.events import Listener
+from bocl.records.events import Callback
 from bocl.seeding import seed_for
 from bocl.tasks.task import Split, Task
 from bocl.training.batches import DeviceTask, to_device
@@ -98,7 +98,7 @@ class GEM(Learner):
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
         self.samples: list[Split] = []  # stored of every task learnt
 
-    def _learn(self, task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Fine-tune without a step against the stored samples, and keep samples of this task."""
         stored = StoredSamples(self.network, self.samples, self.settings.margin) if self.samples else None
         network, learned = fine_tune(
@@ -106,7 +106,7 @@ class GEM(Learner):
             data,
             self.recipe,
             seed=self.seed,
-            listen=listen,
+            callback=callback,
             hooks=lambda trained: Hooks(adjust_gradients=partial(stored.steer, trained) if stored else None),
         )
         steps = learned.effort.samples // min(self.recipe.batch_size, len(task.train))

@@ -13,7 +13,7 @@ from bocl.methods.rounds import RoundTrainer
 from bocl.networks.graph import Graph
 from bocl.networks.growth import PARTS
 from bocl.networks.plain import SeparateNetworks
-from bocl.records.events import Listener
+from bocl.records.events import Callback
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
@@ -39,11 +39,11 @@ class Independent(Learner):
         super().__init__(network, recipe=recipe, seed=seed, device=device)
         self.network = SeparateNetworks(self.graph, self.device)
 
-    def _learn(self, task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Train a network of its own for the task."""
         network = self.network.fresh()
         network.add_task(task.classes, seed=seed_for(self.seed, "base", data.index))
         order = seed_for(self.seed, "order", data.index)
-        effort = train_plain(network, [data], self.recipe, seed=order, listen=listen)
+        effort = train_plain(network, [data], self.recipe, seed=order, callback=callback)
         self.network.networks.append(network)
         return learned_plain(network, data, head=0, before=dict.fromkeys(PARTS, 0), effort=effort)

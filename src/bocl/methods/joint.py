@@ -18,7 +18,7 @@ from bocl.methods.rounds import RoundTrainer
 from bocl.networks.graph import Graph
 from bocl.networks.growth import PARTS
 from bocl.networks.plain import PlainNetwork
-from bocl.records.events import Listener
+from bocl.records.events import Callback
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
@@ -46,7 +46,7 @@ class Joint(Learner):
         self.network = PlainNetwork(self.graph, device=self.device)
         self.data: list[Task] = []  # of every task learnt
 
-    def _learn(self, task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Train from scratch on this task and all before it."""
         if len(self.data) != len(self.seen):
             before = counted(len(self.seen), "task")
@@ -57,7 +57,7 @@ class Joint(Learner):
         for each in tasks:
             network.add_task(each.classes, seed=seed_for(self.seed, "base", each.index))
         order = seed_for(self.seed, "order", data.index)
-        effort = train_plain(network, tasks, self.recipe, seed=order, listen=listen)
+        effort = train_plain(network, tasks, self.recipe, seed=order, callback=callback)
         learned = learned_plain(network, data, head=data.index, before=stored, effort=effort)
         self.network = network
         self.data.append(task)

@@ -25,7 +25,7 @@ from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Shapes
 from bocl.networks.trace import trace
-from bocl.records.events import Listener, nobody
+from bocl.records.events import Callback, ignore_events
 from bocl.records.record import Diagnostics, Trial, Widths
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
@@ -122,21 +122,21 @@ class Learner:
         self.device = resolve_device(device)
         self.seen: list[SeenTask] = []
 
-    def learn(self, task: Task, listen: Listener = nobody, *, trainer: RoundTrainer | None = None) -> Learned:
+    def learn(self, task: Task, callback: Callback = ignore_events, *, trainer: RoundTrainer | None = None) -> Learned:
         """Learn one more task.
 
-        listen   is told what happens, for a person to watch
+        callback   is told what happens, for a person to watch
         trainer  trains the rounds of methods that grow children, instead of this process
         """
         check_task(self.graph, task, self.seen)
         self.check_budget(task.classes)
         with out_of_memory_explained(self.if_out_of_memory):
             data = task_to_device(task, len(self.seen), self.device)
-            learned = self._learn(task, data, listen, trainer or LocalTrainer())
+            learned = self._learn(task, data, callback, trainer or LocalTrainer())
         self.seen.append(SeenTask.of(task))
         return learned
 
-    def _learn(self, task: Task, data: DeviceTask, listen: Listener, trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
         """Learn one more task, which fits the network and the budget; a failure leaves the learner as it was."""
         raise NotImplementedError
 

@@ -31,7 +31,7 @@ from bocl.methods.rounds import RoundTrainer
 from bocl.networks.graph import Graph
 from bocl.networks.growth import count_tensors
 from bocl.networks.lateral import LateralNetwork, narrowed
-from bocl.records.events import Listener, RoundStarted
+from bocl.records.events import Callback, RoundStarted
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
@@ -78,12 +78,12 @@ class PGN(Learner):
         width = per_group("pgn.width", self.settings.width, len(self.graph.groups))
         self.network = LateralNetwork(narrowed(self.graph, width), ratio=self.settings.adapter, device=self.device)
 
-    def _learn(self, task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Train a column; those before stay as they are."""
         widths = self.network.graph.widths
-        listen(RoundStarted("base", (widths,)))
+        callback(RoundStarted("base", (widths,)))
         column = self.network.next_column(task.classes, seed=seed_for(self.seed, "base", data.index))
-        fit = train_one(column, [data], self.recipe, seed=seed_for(self.seed, "order", data.index), listen=listen)
+        fit = train_one(column, [data], self.recipe, seed=seed_for(self.seed, "order", data.index), callback=callback)
         self.network.commit(column.tensors)
         score = accuracy(partial(self.network.predict, task=data.index), data.validation)
         return Learned(task.name, widths, score, count_tensors(column.tensors), effort=fit.effort)

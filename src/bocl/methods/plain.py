@@ -10,7 +10,7 @@ from bocl.methods.method import Learned
 from bocl.networks.growth import PARTS, count_tensors
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.stacked import Children
-from bocl.records.events import EpochDone, Listener, RoundStarted
+from bocl.records.events import Callback, EpochDone, RoundStarted
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
@@ -26,7 +26,7 @@ def fine_tune(
     recipe: Recipe,
     *,
     seed: int,
-    listen: Listener,
+    callback: Callback,
     hooks: Callable[[Children], Hooks] = lambda _trained: Hooks(),
 ) -> tuple[PlainNetwork, Learned]:
     """Train a copy of the network on one more task: an interrupted training leaves nothing behind.
@@ -38,7 +38,7 @@ def fine_tune(
     network = network.copy()
     network.add_task(data.classes, seed=seed_for(seed, "base", data.index))
     order = seed_for(seed, "order", data.index)
-    effort = train_plain(network, [data], recipe, seed=order, listen=listen, hooks=hooks)
+    effort = train_plain(network, [data], recipe, seed=order, callback=callback, hooks=hooks)
     return network, learned_plain(network, data, head=data.index, before=before, effort=effort)
 
 
@@ -48,13 +48,13 @@ def train_plain(
     recipe: Recipe,
     *,
     seed: int,
-    listen: Listener,
+    callback: Callback,
     hooks: Callable[[Children], Hooks] = lambda _trained: Hooks(),
 ) -> Effort:
     """Train every weight of the network on these tasks, the one being learnt last, and return what that took."""
-    listen(RoundStarted("base", (network.graph.widths,)))
+    callback(RoundStarted("base", (network.graph.widths,)))
     trained = network.trainable()
-    fit = train_one(trained, tasks, recipe, seed=seed, listen=listen, hooks=hooks(trained))
+    fit = train_one(trained, tasks, recipe, seed=seed, callback=callback, hooks=hooks(trained))
     network.take(trained)
     return fit.effort
 
@@ -65,7 +65,7 @@ def train_one(
     recipe: Recipe,
     *,
     seed: int,
-    listen: Listener,
+    callback: Callback,
     hooks: Hooks = Hooks(),  # noqa: B008 - frozen
 ) -> Fit:
     """Train a stack of one, tell every epoch, and refuse what diverged on the last of the tasks."""
@@ -75,7 +75,7 @@ def train_one(
         recipe,
         seed=seed,
         hooks=hooks,
-        on_epoch=lambda done, total: listen(EpochDone(done, total)),
+        on_epoch=lambda done, total: callback(EpochDone(done, total)),
     )
     check_trained(fit.accuracy, tasks[-1].name)
     return fit

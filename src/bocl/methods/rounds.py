@@ -17,7 +17,7 @@ from bocl.methods.failures import NOT_FINITE, is_out_of_memory
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth
-from bocl.records.events import EpochDone, Listener, OutOfMemory, nobody
+from bocl.records.events import Callback, EpochDone, OutOfMemory, ignore_events
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.footprint import training_bytes
@@ -79,7 +79,7 @@ class RoundTrainer(Protocol):
         asked: Round,
         network: ExpandableNetwork,
         data: DeviceTask,
-        listen: Listener = nobody,
+        callback: Callback = ignore_events,
         on_halving: Callable[[int], None] = ignore,
     ) -> list[TrainedChild]:
         """Train one child per entry of ``asked.widths``, in that order; the network itself stays as it is.
@@ -159,7 +159,7 @@ class LocalTrainer:
         asked: Round,
         network: ExpandableNetwork,
         data: DeviceTask,
-        listen: Listener = nobody,
+        callback: Callback = ignore_events,
         on_halving: Callable[[int], None] = ignore,
     ) -> list[TrainedChild]:
         """Train a round; see ``RoundTrainer``.
@@ -175,31 +175,31 @@ class LocalTrainer:
         while True:
             try:
                 parts = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
-                return [child for part in parts for child in self._train_or_fail(asked, network, data, part, listen)]
+                return [child for part in parts for child in self._train_or_fail(asked, network, data, part, callback)]
             except (MemoryError, RuntimeError) as error:
                 if at_once == 1 or not is_out_of_memory(error):
                     raise
                 at_once = -(-at_once // 2)
                 on_halving(at_once)
-                listen(OutOfMemory(at_once))
+                callback(OutOfMemory(at_once))
 
     def _train_or_fail(
-        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, listen: Listener
+        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, callback: Callback
     ) -> list[TrainedChild]:
         """Train some children of a round together; where that raises, each alone, to tell which of them it was."""
         try:
-            return self._train(asked, network, data, part, listen)
+            return self._train(asked, network, data, part, callback)
         except Exception as error:
             if isinstance(error, BoclError) or is_out_of_memory(error) or _is_of_the_device(error):
                 raise
             if part.stop - part.start > 1:
                 alone = [slice(at, at + 1) for at in range(part.start, part.stop)]
-                return [child for one in alone for child in self._train_or_fail(asked, network, data, one, listen)]
+                return [child for one in alone for child in self._train_or_fail(asked, network, data, one, callback)]
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             return [_failed(asked, part.start, reason, Fit(math.nan, math.nan, 0, Effort()))]
 
     def _train(
-        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, listen: Listener
+        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, callback: Callback
     ) -> list[TrainedChild]:
         children = network.grow(asked.widths[part], asked.classes, seeds=asked.seeds[part], pad_to=asked.pad_to)
         fits = train(
@@ -207,7 +207,7 @@ class LocalTrainer:
             [data],
             asked.recipe,
             seed=asked.order_seed,
-            on_epoch=lambda done, total: listen(EpochDone(done, total)),
+            on_epoch=lambda done, total: callback(EpochDone(done, total)),
             cache=None if asked.fresh else self._cache,
         )
         return [

@@ -17,7 +17,7 @@ from bocl.methods.plain import fine_tune
 from bocl.methods.rounds import RoundTrainer
 from bocl.networks.graph import Graph
 from bocl.networks.plain import PlainNetwork
-from bocl.records.events import Listener
+from bocl.records.events import Callback
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
@@ -55,7 +55,7 @@ class SN(Learner):
         self.settings = checked("settings", settings, SNSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
 
-    def _learn(self, _task: Task, data: DeviceTask, listen: Listener, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, _task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Fine-tune the whole network."""
-        self.network, learned = fine_tune(self.network, data, self.recipe, seed=self.seed, listen=listen)
+        self.network, learned = fine_tune(self.network, data, self.recipe, seed=self.seed, callback=callback)
         return learned

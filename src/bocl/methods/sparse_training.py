@@ -13,7 +13,7 @@ from bocl.methods.plain import train_one
 from bocl.networks.graph import Graph, Widths
 from bocl.networks.sparse import Masks, shrink_units, soft_threshold
 from bocl.networks.stamped import trainable
-from bocl.records.events import Listener, RoundStarted
+from bocl.records.events import Callback, RoundStarted
 from bocl.training.batches import DeviceTask
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
@@ -51,7 +51,7 @@ def train_part(
     *,
     step: str,
     seed: int,
-    listen: Listener,
+    callback: Callback,
 ) -> tuple[dict[str, Tensor], Fit]:
     """Train what the masks say and return all tensors; the rest keeps its bits.
 
@@ -77,10 +77,10 @@ def train_part(
             sizes = {key: s[0] for key, s in steps.items()}
             shrink_units(graph, own, sizes, penalties.grouped_after, penalties.group_lasso)
 
-    listen(RoundStarted(step, (widths,)))
+    callback(RoundStarted(step, (widths,)))
     network = trainable(graph, tensors, widths, data.device)
     hooks = Hooks(adjust_gradients=adjust_gradients, proximal=solve)
-    fit = train_one(network, [data], recipe, seed=seed, listen=listen, hooks=hooks)
+    fit = train_one(network, [data], recipe, seed=seed, callback=callback, hooks=hooks)
     return network.growth(0).tensors, fit
 
 

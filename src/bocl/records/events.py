@@ -65,8 +65,8 @@ class TrialDone:
 
 
 Event = TaskStarted | RoundStarted | EpochDone | OutOfMemory | TrialDone | TaskDone
-Listener = Callable[[Event], None]
+Callback = Callable[[Event], None]
 
 
-def nobody(event: Event) -> None:
+def ignore_events(event: Event) -> None:
     """Listen to nothing."""

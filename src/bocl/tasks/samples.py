@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bocl.checks import beyond_memory
+from bocl.wording import counted, shown
 from bocl.errors import DataError
 from bocl.tasks.task import Split, Task
 from bocl.wording import shown
@@ -48,7 +49,7 @@ def class_count(labels: NDArray[np.int64], where: str, least: int = 1) -> int:
     largest = int(labels.max())
     if largest >= len(labels):  # and counting up to it could be costly
         raise DataError(
-            f"{where}: label {largest} with only {_count(len(labels))}, so there is an empty class; number "
+            f"{where}: label {largest} with only {counted(len(labels), 'sample')}, so there is an empty class; number "
             "the classes 0, 1, 2 … without gaps, for instance with numpy.unique(y, return_inverse=True)"
         )
     sizes = np.bincount(labels)
@@ -63,7 +64,7 @@ def class_count(labels: NDArray[np.int64], where: str, least: int = 1) -> int:
     rare = int(sizes.argmin())
     if sizes[rare] < least:
         raise DataError(
-            f"{where}: class {rare} has {_count(int(sizes[rare]))}, too few to split: it needs {least}, one "
+            f"{where}: class {rare} has {counted(int(sizes[rare]), 'sample')}, too few to split: it needs {least}, one "
             "for each part; add samples, merge or leave out the class, or bring your own test set"
         )
     return len(sizes)
@@ -200,10 +201,6 @@ def _checked_labels(labels: Any, samples: int, where: str) -> NDArray[np.int64]:
 
 def _owned(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.array(array, order="C"))
-
-
-def _count(samples: int) -> str:
-    return "1 sample" if samples == 1 else f"{samples} samples"
 
 
 def _listed(labels: NDArray[np.int64]) -> str:
