@@ -59,7 +59,7 @@ def test_one_of_a_kind_is_told_in_the_singular(bocl):
     assert "  1 trial  " in err
     _, front, _ = bocl("pareto", "runs/digits")
     assert "of 2 children, which no other beats" in front
-    assert bocl("memory", "runs/digits")[1] == "2 children of 1 task written to memory.json\n"
+    assert bocl("trials", "runs/digits")[1] == "2 children of 1 task written to prior_trials.json\n"
     _, valid, _ = bocl("validate", "digits", "--set", "stream.tasks=1")
     assert "bocl on 1 task of permuted-digits" in valid
     _, _, err = bocl("run", *SMALL, "--total-budget", 100, "--out", "b")
@@ -166,13 +166,13 @@ def test_a_comparison_fits_a_terminal(bocl, width):
     assert "…" not in text.getvalue()
     assert ("attention" in text.getvalue()) == (width == 130)
     head = lines[1].split() + lines[2].split()
-    for column in ("method", "seeds", "ACC", "BWT", "forgot", "task", "parameters", "memory", "samples", "time"):
+    for column in ("method", "seeds", "ACC", "BWT", "forgot", "task", "parameters", "extra", "samples", "time"):
         assert column in head
-    assert "memory: numbers kept beside the parameters" in text.getvalue()
+    assert "extra: numbers kept besides the parameters" in text.getvalue()
 
 
 def test_a_comparison_without_memories_has_no_column_for_them(bocl):
-    assert "memory" not in bocl("run", *SMALL, "--methods", "sn,frozen")[1]
+    assert "extra" not in bocl("run", *SMALL, "--methods", "sn,frozen")[1]
 
 
 def test_a_run_shows_what_the_steps_of_its_method_were_about(bocl):
@@ -509,29 +509,31 @@ def test_validate_finds_budgets_that_cannot_be_kept(bocl):
     assert "at least" in err
 
 
-def test_a_memory_is_of_one_network_and_for_it_alone(bocl, tmp_path):
+def test_prior_trials_are_of_one_network_and_for_it_only(bocl, tmp_path):
     bocl("run", *SMALL, "--out", "runs/a")
     bocl("run", *SMALL, "--set", "network.arguments={inputs=64, hidden=[6]}", "--out", "runs/b")
     bocl("run", *SMALL, "--methods", "sn", "--out", "runs/c")
-    code, _, err = bocl("memory", "runs")
+    code, _, err = bocl("trials", "runs")
     assert (code, err.count("\n")) == (2, 1)
     assert "a/bocl-seed0 has the hidden groups fc1, fc2, runs/b/bocl-seed0 has the hidden groups fc1: no run can" in err
-    code, _, err = bocl("memory", "runs/c")
+    code, _, err = bocl("trials", "runs/c")
     assert (code, err) == (2, "bocl: no task of runs/c/sn-seed0 was searched: nothing to remember\n")
-    assert bocl("memory", "runs/b")[0] == 0
-    code, _, err = bocl("run", *SMALL, "--set", "memory=memory.json", "--out", "runs/d")
+    assert bocl("trials", "runs/b")[0] == 0
+    code, _, err = bocl("run", *SMALL, "--set", "prior_trials=prior_trials.json", "--out", "runs/d")
     assert (code, err.count("\n")) == (2, 1)
-    assert err.startswith("bocl: memory memory.json is of a network with the hidden groups fc1; this one has fc1, fc2;")
+    assert err.startswith(
+        "bocl: prior_trials prior_trials.json is of a network with the hidden groups fc1; this one has fc1, fc2;"
+    )
     assert not (tmp_path / "runs/d").exists()
 
 
-def test_a_memory_replaces_no_other_file(bocl, tmp_path):
+def test_prior_trials_replace_no_other_file(bocl, tmp_path):
     assert bocl("run", "digits", *SMALL, "--set", "recipe.epochs=1", "--out", str(tmp_path / "runs"))[0] == 0
     journal = next(tmp_path.glob("runs/*/journal.jsonl"))
     before = journal.read_bytes()
-    code, _, err = bocl("memory", journal.parent, "-o", journal)
+    code, _, err = bocl("trials", journal.parent, "-o", journal)
     assert code == 2
-    assert "is no memory of bocl" in err
+    assert "is no file of trials of bocl" in err
     assert journal.read_bytes() == before
     for _ in range(2):
-        assert bocl("memory", journal.parent, "-o", tmp_path / "memory.json")[0] == 0
+        assert bocl("trials", journal.parent, "-o", tmp_path / "prior_trials.json")[0] == 0

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bocl.methods.checks import Seen
-from bocl.methods.registry import METHODS
 from torch import nn
 
 from bocl.errors import ConfigError, DataError, InputError, NetworkError, WorkError
-from bocl.methods.method import MEMORY, Method, State
+from bocl.method_table import METHODS
+from bocl.methods.fixed import FixedSettings
+from bocl.methods.method import EXTRA, Learner, State
+from bocl.methods.rcl import RCLSettings
 from bocl.methods.saving import load, save
+from bocl.methods.seen import SeenTask
 from bocl.networks.architectures import mlp
 from bocl.networks.growth import GrowthSettings, is_parameter
 from bocl.search.settings import SearchSettings
@@ -56,10 +58,11 @@ def network(kind: str) -> nn.Module:
 
 def make(name: str, network: nn.Module, seed: int = 0) -> Any:
     """Return a method with settings small enough for a test."""
-    kind = METHODS[name]
-    small = {"search": SearchSettings("random", trials=2, warm_points=1, bounds=2, round_size=2), "widths": 2}
-    small |= {"trials": 2, "bounds": 2}
-    options = {key: value for key, value in small.items() if key in inspect.signature(kind).parameters}
+    kind = METHODS[name].load()
+    own = {"fixed": FixedSettings(2), "rcl": RCLSettings(trials=2)}
+    options = {"settings": own[name]} if name in own else {}
+    if "search" in inspect.signature(kind).parameters:
+        options["search"] = SearchSettings("random", trials=2, warm_points=1, bounds=2, round_size=2)
     return kind(network, recipe=RECIPE, seed=seed, device="cpu", **options)
 
 
@@ -94,7 +97,7 @@ class Sealed:
         raise AssertionError(f"the test samples of task {index} were asked for")
 
 
-def learn_all(learner: Method, tasks: int = 3) -> list[Any]:
+def learn_all(learner: Learner, tasks: int = 3) -> list[Any]:
     sealed = Sealed(stream())
     return [learner.learn(sealed[index]) for index in range(tasks)]
 
@@ -203,7 +206,7 @@ def test_parameters_are_counted_as_stored(method, kind, network):
     kept = 0
     for name, tensor in learner.state().tensors.items():
         _, _, without_task = name.partition("/")
-        if not name.startswith(MEMORY) and is_parameter(without_task if name[0].isdigit() else name):
+        if not name.startswith(EXTRA) and is_parameter(without_task if name[0].isdigit() else name):
             kept += tensor.numel()
     assert sum(stored.values()) == kept
     base = sum(tensor.numel() for tensor in network.parameters())
@@ -447,7 +450,7 @@ BAD_INPUTS = {
 def test_inputs_that_are_no_samples_are_refused(case):
     for name in METHODS:
         learner = make(name, NETWORKS["mlp"]())
-        learner.seen = [Seen.of(stream()[0])]
+        learner.seen = [SeenTask.of(stream()[0])]
         with pytest.raises(DataError) as caught:
             learner.predict(BAD_INPUTS[case], task=0)
         assert "\n" not in str(caught.value)
@@ -461,14 +464,14 @@ def test_inputs_that_are_no_samples_are_refused(case):
     ],
 )  # fmt: skip
 def test_a_setting_of_another_kind_is_refused(method, name, value):
-    if name not in inspect.signature(METHODS[method]).parameters:
+    if name not in inspect.signature(METHODS[method].load()).parameters:
         return
     with pytest.raises(ConfigError, match=rf"{name} is {re.escape(repr(value))}; it must be"):
-        METHODS[method](NETWORKS["mlp"](), **{"device": "cpu", name: value})
+        METHODS[method].load()(NETWORKS["mlp"](), **{"device": "cpu", name: value})
 
 
 def test_seeds_of_numpy_and_devices_of_torch_are_taken(method):
-    learner = METHODS[method](NETWORKS["mlp"](), seed=np.int64(3), device=torch.device("cpu"))
+    learner = METHODS[method].load()(NETWORKS["mlp"](), seed=np.int64(3), device=torch.device("cpu"))
     assert type(learner.seed) is int
     assert learner.device == torch.device("cpu")
 

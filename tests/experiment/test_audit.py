@@ -8,7 +8,6 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from bocl.methods.registry import METHODS
 from torch import nn
 
 from bocl.errors import FolderError, WorkError
@@ -18,8 +17,9 @@ from bocl.experiment.config import Config
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.run import run
 from bocl.experiment.store import RunStore, machine
+from bocl.method_table import METHODS
 from bocl.methods.bocl import BOCL
-from bocl.methods.fixed import Fixed
+from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.saving import load
 from bocl.methods.tensor_files import write_tensors
 from bocl.records.journal import encode, read
@@ -54,7 +54,7 @@ def test_a_run_is_found_as_it_was_recorded(finished, method):
     found = audit(finished / method)
     records = read(finished / method / JOURNAL)
     tasks = [record for record in records if record["kind"] == "task"]
-    assert (found.records, found.forgets) == (len(records), METHODS[method].forgets)
+    assert (found.records, found.forgets) == (len(records), METHODS[method].load().forgets)
     assert [task.accuracy for task in found.tasks] == tasks[-1]["row"]
     checked = [task for task in found.tasks if task.tensors is not None]
     assert len(checked) == (1 if found.forgets else 2)
@@ -79,7 +79,7 @@ def learnt(tmp_path_factory):
     generator = torch.Generator().manual_seed(0)
     pairs = [(torch.randn(60, 1, 6, 6, generator=generator).numpy(), [0, 1] * 30) for _ in range(3)]
     stream = from_arrays(pairs)
-    learner = Fixed(norm_net(), widths=2, recipe=Recipe("adam", epochs=1), device="cpu")
+    learner = Fixed(norm_net(), settings=FixedSettings(2), recipe=Recipe("adam", epochs=1), device="cpu")
     config = Config()
     with RunStore.open(tmp_path_factory.mktemp("run"), config) as store:
         about = {"data": "", "machine": machine(learner.device), "at_once": 1, "time": ""}

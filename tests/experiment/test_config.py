@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 import pytest
-from bocl.methods.registry import METHODS
 
 from bocl.errors import ConfigError, NetworkError
 from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import Config, NetworkSettings, load_config, presets
 from bocl.experiment.grid import METHOD_NAMES, plan
+from bocl.method_table import METHODS
 from bocl.tasks.streams import STREAMS
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bocl.errors import FolderError, WorkError
-from bocl.experiment import memory
+from bocl.experiment import round_archive
 from bocl.experiment.run import run
 from bocl.methods import rounds
 from bocl.methods.saving import load
@@ -55,13 +55,14 @@ def stop_before(monkeypatch):
     def limit(most):
         trained = []
 
-        def train_round(network, task, widths, **options):
-            if len(trained) == most:
-                raise Stopped
-            trained.append(list(widths))
-            return rounds.train_round(network, task, widths, **options)
+        class Limited(rounds.LocalTrainer):
+            def __call__(self, asked, *arguments):
+                if len(trained) == most:
+                    raise Stopped
+                trained.append(list(asked.widths))
+                return super().__call__(asked, *arguments)
 
-        monkeypatch.setattr(memory, "train_round", train_round)
+        monkeypatch.setattr(round_archive, "LocalTrainer", Limited)
         return trained
 
     return limit

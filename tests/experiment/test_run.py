@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
-from bocl.methods.registry import METHODS
 from experiment_examples import SMALL
 
 from bocl.errors import DataError, FolderError
@@ -16,12 +15,13 @@ from bocl.experiment.config import load_config
 from bocl.experiment.grid import run_grid
 from bocl.experiment.pick import pick
 from bocl.experiment.run import run
+from bocl.method_table import METHODS
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
 from bocl.methods.sn import SN
 from bocl.records.events import ignore_events
 from bocl.records.journal import BEGINNING, encode, read
-from bocl.records.prior_trials import fingerprint, memory_of, write_memory
+from bocl.records.prior_trials import fingerprint, prior_trials_of, write_prior_trials
 from bocl.records.summary import JOURNAL, summarise
 from bocl.tasks.permuted import PermutedStream
 
@@ -92,31 +92,33 @@ def test_a_stopped_run_ends_as_if_it_had_never_stopped(tmp_path, small, method, 
 
 
 @pytest.fixture(scope="module")
-def memory(tmp_path_factory):
+def prior_trials(tmp_path_factory):
     """Return the file of what a small run tried."""
     folder = tmp_path_factory.mktemp("before")
     run(load_config("digits", [*SMALL, "seed=5"]), folder / "run")
-    write_memory(memory_of([summarise(folder / "run")]), folder / "memory.json")
-    return folder / "memory.json"
+    write_prior_trials(prior_trials_of([summarise(folder / "run")]), folder / "prior_trials.json")
+    return folder / "prior_trials.json"
 
 
-def test_a_run_goes_on_from_the_memory_it_began_with_alone(tmp_path, small, memory):
-    file, folder = tmp_path / "memory.json", tmp_path / "run"
-    whole = memory.read_bytes()
+def test_a_run_resumes_with_the_prior_trials_it_began_with_only(tmp_path, small, prior_trials):
+    file, folder = tmp_path / "prior_trials.json", tmp_path / "run"
+    whole = prior_trials.read_bytes()
     file.write_bytes(whole)
-    config = small(f"memory={file}", "stream.tasks=3")
+    config = small(f"prior_trials={file}", "stream.tasks=3")
     with pytest.raises(Killed):
         run(config, folder, callback=kill_at("TaskDone", 2))
-    assert read(folder / JOURNAL)[0]["memory"] == hashlib.sha256(whole).hexdigest()
+    assert read(folder / JOURNAL)[0]["prior_trials"] == hashlib.sha256(whole).hexdigest()
     before = (folder / JOURNAL).read_bytes()
     data = json.loads(whole)
     data["tasks"][0]["trials"][1]["accuracy"] /= 2
     file.write_text(json.dumps(data))
-    with pytest.raises(FolderError, match=r"memory.json is not the memory that .*journal.jsonl began with") as caught:
+    with pytest.raises(
+        FolderError, match=r"prior_trials.json is not the file of prior trials that .*journal.jsonl began with"
+    ) as caught:
         run(config, folder)
     assert "\n" not in str(caught.value)
     file.unlink()
-    with pytest.raises(DataError, match=r"memory .*memory.json cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"prior_trials .*prior_trials.json cannot be read: No such file"):
         run(config, folder)
     assert (folder / JOURNAL).read_bytes() == before
     task = summarise(folder).tasks[-1]
@@ -125,21 +127,21 @@ def test_a_run_goes_on_from_the_memory_it_began_with_alone(tmp_path, small, memo
     assert len(run(config, folder)) == 3
 
 
-def test_a_run_begun_before_memories_were_recorded_goes_on(tmp_path, small, memory):
-    config = small(f"memory={memory}", "stream.tasks=3")
+def test_a_run_begun_before_prior_trials_were_recorded_resumes(tmp_path, small, prior_trials):
+    config = small(f"prior_trials={prior_trials}", "stream.tasks=3")
     run(config, tmp_path / "whole")
     with pytest.raises(Killed):
         run(config, tmp_path / "early", callback=kill_at("TaskDone", 2))
     path, lines, head = tmp_path / "early" / JOURNAL, b"", BEGINNING
     for record in read(path):
         if record["kind"] == "start":
-            del record["memory"]
+            del record["prior_trials"]
         line, head = encode(record, head)
         lines += line
     path.write_bytes(lines)
     run(config, tmp_path / "early")
     starts = [record for record in read(path) if record["kind"] == "start"]
-    assert [start.get("memory") for start in starts] == [None, fingerprint(memory)]
+    assert [start.get("prior_trials") for start in starts] == [None, fingerprint(prior_trials)]
     assert weights(tmp_path / "early") == weights(tmp_path / "whole")
 
 
@@ -205,13 +207,13 @@ SHARED = 64 * 6 + 6 + 6 * 5 + 5  # parameters of the small network without its h
 
 
 @pytest.mark.parametrize(
-    ("method", "memory"),
+    ("method", "numbers"),
     [("sn", [0, 0]), ("ewc", [2 * SHARED] * 2), ("gem", [7 * 65, 14 * 65]), ("joint", [1293 * 65, 2586 * 65])],
 )
-def test_what_a_method_keeps_beside_its_parameters_is_recorded(tmp_path, small, method, memory):
+def test_what_a_method_keeps_besides_its_parameters_is_recorded(tmp_path, small, method, numbers):
     records = run(small(f"method={method}", "gem.memories=7"), tmp_path)
-    assert [record.memory for record in records] == memory
-    assert summarise(tmp_path).figures()["memory"] == memory[-1]
+    assert [record.extra_numbers for record in records] == numbers
+    assert summarise(tmp_path).figures()["extra_numbers"] == numbers[-1]
 
 
 def test_what_the_steps_of_a_method_were_about_is_recorded(tmp_path, small):

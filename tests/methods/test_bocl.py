@@ -192,24 +192,26 @@ def test_a_loaded_learner_searches_as_the_one_that_was_saved(tmp_path):
     search = replace(SEARCH, kind="bayesian", bounds=9, trials=6, patience=6)
     grown = [(0, 0), (9, 0), (8, 1), (1, 9), (0, 2), (5, 5)]
     trials = [Trial(z, 0.4 + 0.05 * z[0] - 0.03 * z[1] / 9, 40 * sum(z), 0.5) for z in grown]
-    memory = [Experience(0.1, (9, 0), tuple(trials))]
+    prior = [Experience(0.1, (9, 0), tuple(trials))]
     stream = hard_stream(spread=3.0)
 
     def asked(learner):
         return [trial.widths for trial in learner.learn(stream[1]).trials]
 
-    plain, informed = make_bocl(search=search), make_bocl(search=search, memory=memory)
+    plain, informed = make_bocl(search=search), make_bocl(search=search, prior_trials=prior)
     for learner in (plain, informed):
         learner.learn(stream[0])
     informed.save(tmp_path)
     loaded = load(tmp_path, device="cpu")
-    early, again = informed.state(), make_bocl(search=search, memory=memory)
-    del early.facts["memory"]
+    early, again = informed.state(), make_bocl(search=search, prior_trials=prior)
+    early.facts["prior_trials"] = []
     again.restore(early)
-    assert again.memory == loaded.memory == informed.memory, "a save that is without leaves a learner its own"
+    assert again.prior_trials == loaded.prior_trials == informed.prior_trials, (
+        "a save that is without leaves a learner its own"
+    )
     wanted = asked(informed)
     assert asked(loaded) == wanted
-    assert asked(plain) != wanted, "the memory has a part in it"
+    assert asked(plain) != wanted, "the prior trials have a part in it"
 
 
 def test_a_loaded_learner_takes_its_searcher_back(tmp_path):

@@ -13,7 +13,7 @@ from method_examples import RECIPE, hard_stream, make_bocl, small_cnn, small_mlp
 
 from bocl.errors import ConfigError, InputError
 from bocl.methods.budget import GoalSettings
-from bocl.methods.rcl import RCL
+from bocl.methods.rcl import RCL, RCLSettings
 from bocl.methods.reward import RewardSettings
 from bocl.methods.rounds import TrainedChild
 from bocl.methods.saving import load
@@ -27,22 +27,24 @@ GRAPHS = [trace(small_mlp()), trace(small_cnn())]
 FULL = GrowthSettings()
 
 
-def lottery(network, task, widths, *, classes, seeds, **_options):
+def lottery(asked, network, _data, _callback, *_options):
     """Children that were never trained; what they are worth is drawn, and larger ones tend to be worth more."""
-    drawn = [np.random.default_rng(seed).uniform(0, 0.5) for seed in seeds]
+    drawn = [np.random.default_rng(seed).uniform(0, 0.5) for seed in asked.seeds]
     return [
         TrainedChild(
-            initialise(network.space(classes), z, seed=seed),
+            initialise(network.space(asked.classes), z, seed=seed),
             Fit(accuracy + min(sum(z), 10) / 20, 1.0, 1, Effort()),
         )
-        for z, seed, accuracy in zip(widths, seeds, drawn, strict=True)
+        for z, seed, accuracy in zip(asked.widths, asked.seeds, drawn, strict=True)
     ]
 
 
+def never(*_arguments):
+    raise AssertionError("nothing is to be trained")
+
+
 def learner_of(graph, goal, **options):
-    learner = make_bocl(graph, **{"goal": goal, "tasks": 4} | options)
-    learner.train_round = lottery
-    return learner
+    return make_bocl(graph, **{"goal": goal, "tasks": 4} | options)
 
 
 def added(graph, before, z, growth=FULL):
@@ -77,10 +79,10 @@ def test_budgets_are_kept_in_every_task(graph, growth, kind, spare, spare_in_all
         reward=RewardSettings(alpha=0.0),
         seed=seed,
     )
-    assert learner.learn(TASK).added_parameters == base
+    assert learner.learn(TASK, trainer=lottery).added_parameters == base
     for _ in range(3):
         before = learner.network.widths
-        learned = learner.learn(TASK)
+        learned = learner.learn(TASK, trainer=lottery)
         assert learned.added_parameters == added(graph, before, learned.widths, growth)
         if budget is not None:
             assert max(trial.parameters for trial in learned.trials) <= budget
@@ -94,11 +96,10 @@ def test_the_least_that_will_do_is_said_and_does(graph, setting):
     base, each = least(graph)
     fewest = each if setting == "budget" else base + 3 * each
     learner = learner_of(graph, GoalSettings(**{setting: fewest - 1}))
-    learner.train_round = None  # nothing is trained
     with pytest.raises(ConfigError, match=rf"goal\.{setting} is {fewest - 1:,}.*; give at least {fewest:,}$"):
-        learner.learn(TASK)
+        learner.learn(TASK, trainer=never)
     learner = learner_of(graph, GoalSettings(**{setting: fewest}))
-    learned = [learner.learn(TASK) for _ in range(4)]
+    learned = [learner.learn(TASK, trainer=lottery) for _ in range(4)]
     assert [entry.widths for entry in learned[1:]] == [(0, 0)] * 3
     if setting == "total_budget":
         assert sum(learner.parameters().values()) == fewest
@@ -109,7 +110,7 @@ def test_what_one_task_leaves_the_next_may_use():
     learner = learner_of(GRAPHS[0], GoalSettings(total_budget=base + 3 * each + 900), searcher=Shares)
     Shares.seen.clear()
     for _ in range(4):
-        learner.learn(TASK)
+        learner.learn(TASK, trainer=lottery)
     left = 3 * each + 900
     assert Shares.seen == [left // 3, (left - each) // 2, left - 2 * each]
 
@@ -135,9 +136,9 @@ class Shares:
 def test_a_task_of_more_classes_that_no_longer_fits_is_refused():
     base, each = least(GRAPHS[0])
     learner = learner_of(GRAPHS[0], GoalSettings(total_budget=base + 3 * each))
-    learner.learn(TASK)
+    learner.learn(TASK, trainer=lottery)
     with pytest.raises(ConfigError, match="what is stored, and 3 more tasks without growing, take"):
-        learner.learn(hard_stream()[2])
+        learner.learn(hard_stream()[2], trainer=lottery)
     assert len(learner.seen) == 1
 
 
@@ -148,15 +149,15 @@ def test_a_searcher_that_asks_over_the_budget_is_refused():
 
     _, each = least(GRAPHS[0])
     learner = learner_of(GRAPHS[0], GoalSettings(budget=each + 1), searcher=Greedy)
-    learner.learn(TASK)
+    learner.learn(TASK, trainer=lottery)
     with pytest.raises(InputError, match=rf"gave \(3, 3\), which adds \d+ parameters; the budget is {each + 1:,}"):
-        learner.learn(TASK)
+        learner.learn(TASK, trainer=lottery)
 
 
 def test_a_target_wants_the_smallest_that_reaches_it():
     learner = learner_of(GRAPHS[0], GoalSettings(target=0.45), search=SearchSettings("random", trials=9, patience=9))
-    learner.learn(TASK)
-    learned = learner.learn(TASK)
+    learner.learn(TASK, trainer=lottery)
+    learned = learner.learn(TASK, trainer=lottery)
     reached = [trial for trial in learned.trials if trial.accuracy >= 0.45]
     assert 0 < len(reached) < len(learned.trials), "or this shows nothing"
     assert learned.added_parameters == min(trial.parameters for trial in reached)
@@ -166,11 +167,15 @@ def test_rcl_keeps_to_a_budget_too():
     graph, growth = GRAPHS[0], GrowthSettings(attention=False)
     base, each = least(graph, growth)
     learner = RCL(
-        graph, trials=4, goal=GoalSettings(total_budget=base + each + 200), tasks=2, recipe=RECIPE, device="cpu"
+        graph,
+        settings=RCLSettings(trials=4),
+        goal=GoalSettings(total_budget=base + each + 200),
+        tasks=2,
+        recipe=RECIPE,
+        device="cpu",
     )
-    learner.train_round = lottery
-    learner.learn(TASK)
-    assert max(trial.parameters for trial in learner.learn(TASK).trials) <= each + 200
+    learner.learn(TASK, trainer=lottery)
+    assert max(trial.parameters for trial in learner.learn(TASK, trainer=lottery).trials) <= each + 200
 
 
 def test_a_goal_survives_a_restart(tmp_path):
@@ -178,12 +183,11 @@ def test_a_goal_survives_a_restart(tmp_path):
     goal = GoalSettings(each + 300, base + 3 * each + 600, 0.9)
     learner = learner_of(GRAPHS[0], goal)
     for _ in range(2):
-        learner.learn(TASK)
+        learner.learn(TASK, trainer=lottery)
     learner.save(tmp_path / "model")
     again = load(tmp_path / "model", device="cpu")
-    again.train_round = lottery
     assert again.goal == goal
-    assert again.learn(TASK).trials == learner.learn(TASK).trials
+    assert again.learn(TASK, trainer=lottery).trials == learner.learn(TASK, trainer=lottery).trials
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from method_examples import CLASSES, RECIPE, hard_stream, small_cnn, small_mlp
 
 from bocl.errors import ConfigError, DataError
 from bocl.methods.budget import most_units
-from bocl.methods.fixed import Fixed
+from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.frozen import Frozen
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
-from bocl.methods.rounds import train_round
-from bocl.methods.sn import SN
+from bocl.methods.rounds import LocalTrainer
+from bocl.methods.sn import SN, SNSettings
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
 from bocl.networks.trace import trace
@@ -46,7 +46,7 @@ def test_one_network_fine_tuned_forgets():
 
 
 def test_fixed_growth_adds_the_same_for_every_task():
-    learner = Fixed(small_cnn(), widths=(2, 1), **OPTIONS)
+    learner = Fixed(small_cnn(), settings=FixedSettings((2, 1)), **OPTIONS)
     learned = [learner.learn(hard_stream()[index]) for index in range(3)]
     assert [entry.widths for entry in learned] == [(4, 5), (2, 1), (2, 1)]
     assert learner.network.widths == (8, 7)
@@ -55,11 +55,16 @@ def test_fixed_growth_adds_the_same_for_every_task():
 def test_of_several_children_the_best_on_validation_samples_is_kept():
     tasks = [hard_stream()[index] for index in range(2)]
     brief = OPTIONS | {"recipe": replace(RECIPE, epochs=1, learning_rate=1e-3)}
-    single, several = (Fixed(small_cnn(), widths=(2, 1), children=count, **brief) for count in (1, 4))
+    single, several = (Fixed(small_cnn(), settings=FixedSettings((2, 1), children=count), **brief) for count in (1, 4))
     rounds = []
-    several.train_round = lambda *args, **kwargs: rounds.append(train_round(*args, **kwargs)) or rounds[-1]
-    for learner in (single, several):
-        learned = [learner.learn(task) for task in tasks]
+
+    def keeping(*arguments):
+        rounds.append(LocalTrainer()(*arguments))
+        return rounds[-1]
+
+    for task in tasks:
+        single.learn(task)
+    learned = [several.learn(task, trainer=keeping) for task in tasks]
     scores = [child.fit.accuracy for child in rounds[1]]
     assert [len(children) for children in rounds] == [1, 4], "the first network is trained once"
     assert len(set(scores)) > 1
@@ -72,15 +77,14 @@ def test_of_several_children_the_best_on_validation_samples_is_kept():
 
 
 def test_a_child_that_fails_is_passed_over():
-    learner = Fixed(small_cnn(), widths=(2, 1), children=3, **OPTIONS)
+    learner = Fixed(small_cnn(), settings=FixedSettings((2, 1), children=3), **OPTIONS)
     learner.learn(hard_stream()[0])
 
     def one_fails(*args, **kwargs):
-        first, *others = train_round(*args, **kwargs)
+        first, *others = LocalTrainer()(*args, **kwargs)
         return [replace(first, fit=replace(first.fit, accuracy=math.nan), failure="broke"), *others]
 
-    learner.train_round = one_fails
-    assert not math.isnan(learner.learn(hard_stream()[1]).validation_accuracy)
+    assert not math.isnan(learner.learn(hard_stream()[1], trainer=one_fails).validation_accuracy)
 
 
 @pytest.mark.parametrize(
@@ -98,11 +102,11 @@ def test_a_child_that_fails_is_passed_over():
 )
 def test_a_fixed_growth_that_does_not_fit_is_refused(widths, message):
     with pytest.raises(ConfigError, match=message):
-        Fixed(small_cnn(), widths=widths, **OPTIONS)
+        Fixed(small_cnn(), settings=FixedSettings(widths), **OPTIONS)
 
 
 def test_a_fixed_growth_may_be_a_list():
-    assert Fixed(small_cnn(), widths=[2, 1], **OPTIONS).widths == (2, 1)
+    assert FixedSettings(widths=[2, 1]).widths == (2, 1)
 
 
 GRAPHS = [trace(small_cnn()), trace(small_mlp())]
@@ -132,7 +136,7 @@ def cost(graph, steps, classes, growth, before=(0, 0)):
 @settings(max_examples=150, deadline=None)
 def test_a_budget_is_kept_and_used_up(graph, shape, classes, growth, budget):
     """Growths as a run would commit them, without training, for tasks of any numbers of classes."""
-    learner = Fixed(graph, widths=shape, budget=budget, tasks=len(classes), growth=growth, **OPTIONS)
+    learner = Fixed(graph, settings=FixedSettings(shape, budget), tasks=len(classes), growth=growth, **OPTIONS)
     network, steps = learner.network, []
     for index, many in enumerate(classes):
         least = [(0, 0)] * (len(classes) - index) if index else [graph.widths, *[(0, 0)] * (len(classes) - 1)]
@@ -154,7 +158,7 @@ def test_a_budget_is_kept_and_used_up(graph, shape, classes, growth, budget):
 
 
 def test_a_budget_grows_in_proportion_and_learns_within_it():
-    learner = Fixed(small_mlp(), widths=(4, 2), budget=1600, tasks=3, **OPTIONS)
+    learner = Fixed(small_mlp(), settings=FixedSettings((4, 2), 1600), tasks=3, **OPTIONS)
     learned = [learner.learn(hard_stream()[index]) for index in range(3)]
     k = max(learned[1].widths)
     assert learned[1].widths == (k, k // 2)
@@ -163,7 +167,7 @@ def test_a_budget_grows_in_proportion_and_learns_within_it():
 
 
 def test_a_budget_survives_a_restart(tmp_path):
-    options = {"widths": (4, 2), "budget": 1600, "tasks": 3, **OPTIONS}
+    options = {"settings": FixedSettings((4, 2), 1600), "tasks": 3, **OPTIONS}
     learner, other = Fixed(small_mlp(), **options), Fixed(small_mlp(), **options)
     for index in range(2):
         learner.learn(hard_stream()[index])
@@ -187,16 +191,20 @@ def test_a_budget_is_exact_to_the_last_parameter(k):
         ({"children": 10**9}, r"fixed\.children is 1000000000; it must be at most 1000"),
         ({"budget": 1.5}, r"fixed\.budget is 1\.5; it must be an integer"),
         ({"budget": 1000, "widths": 0}, r"fixed\.widths is 0, which fixed\.budget cannot scale"),
-        ({"budget": 1000, "tasks": 0}, r"tasks is 0"),
     ],
 )
 def test_a_budget_that_cannot_be_is_refused(options, message):
     with pytest.raises(ConfigError, match=message):
-        Fixed(small_mlp(), **OPTIONS | options)
+        FixedSettings(**options)
+
+
+def test_a_run_of_no_tasks_is_refused():
+    with pytest.raises(ConfigError, match="tasks is 0"):
+        Fixed(small_mlp(), tasks=0, **OPTIONS)
 
 
 def test_a_budget_too_small_for_the_tasks_is_refused_before_anything_is_trained():
-    learner = Fixed(small_mlp(), budget=600, tasks=10, **OPTIONS)
+    learner = Fixed(small_mlp(), settings=FixedSettings(budget=600), tasks=10, **OPTIONS)
     with pytest.raises(ConfigError, match=r"fixed\.budget is 600, which the base network.*10 tasks, exceed"):
         learner.learn(hard_stream()[0], lambda _event: pytest.fail("training began"))
     assert not learner.seen
@@ -217,7 +225,7 @@ def test_frozen_adds_attention_and_a_head_alone():
 @pytest.mark.parametrize("shared_head", ["no", None, 1])
 def test_a_shared_head_is_yes_or_no(shared_head):
     with pytest.raises(ConfigError, match=r"sn\.shared_head is"):
-        SN(small_mlp(), shared_head=shared_head, **OPTIONS)
+        SN(small_mlp(), settings=SNSettings(shared_head), **OPTIONS)
 
 
 def test_networks_of_fixed_size_add_a_head_per_task():
@@ -231,7 +239,7 @@ def test_networks_of_fixed_size_add_a_head_per_task():
 
 def test_a_shared_head_is_one_head():
     stream = hard_stream()
-    learner = SN(small_mlp(), shared_head=True, **OPTIONS)
+    learner = SN(small_mlp(), settings=SNSettings(shared_head=True), **OPTIONS)
     learner.learn(stream[1])
     learned = learner.learn(stream[3])
     assert learned.added_parameters == 0
@@ -240,7 +248,7 @@ def test_a_shared_head_is_one_head():
 
 def test_a_shared_head_refuses_other_classes_and_stays_as_it_was():
     stream = hard_stream()
-    learner = SN(small_mlp(), shared_head=True, **OPTIONS)
+    learner = SN(small_mlp(), settings=SNSettings(shared_head=True), **OPTIONS)
     learner.learn(stream[1])
     before = learner.predict(X, 0)
     with pytest.raises(DataError, match="4 classes but the shared head has 2"):
@@ -280,7 +288,7 @@ def test_joint_training_starts_afresh_and_follows_its_data():
 
 
 def test_restoring_replaces_what_a_learner_knew():
-    learner = Fixed(small_mlp(), widths=1, **OPTIONS)
+    learner = Fixed(small_mlp(), settings=FixedSettings(1), **OPTIONS)
     for index in range(2):
         learner.learn(hard_stream()[index])
     learner.restore(learner.state())

@@ -13,8 +13,8 @@ from torch import nn
 from bocl.errors import ConfigError, NetworkError
 from bocl.methods import ewc
 from bocl.methods.ewc import EWC, EWCSettings, Quadratic, fisher_information
-from bocl.methods.method import take_memory
-from bocl.methods.sn import SN
+from bocl.methods.method import State, split_extra
+from bocl.methods.sn import SN, SNSettings
 from bocl.networks.architectures import lenet, resnet
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
@@ -47,7 +47,7 @@ def grouped():
 def test_without_strength_it_is_fine_tuning_to_the_bit(network, shared_head, recipe):
     tasks = (1, 3) if shared_head else (0, 1, 2)
     held = learn(make(network(), recipe, strength=0, shared_head=shared_head), *tasks)
-    free = learn(SN(network(), shared_head=shared_head, recipe=recipe, device="cpu"), *tasks)
+    free = learn(SN(network(), settings=SNSettings(shared_head), recipe=recipe, device="cpu"), *tasks)
     for name, tensor in free.network.tensors.items():
         assert torch.equal(held.network.tensors[name], tensor), name
 
@@ -57,7 +57,7 @@ def test_without_strength_it_is_fine_tuning_to_the_bit(network, shared_head, rec
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 def test_with_a_huge_strength_what_matters_does_not_move(network, recipe, form):
     learner = learn(make(network(), recipe, strength=1e12, form=form), 0)
-    before, firm = learner.network, learner.memory.precision
+    before, firm = learner.network, learner.quadratic.precision
     learn(learner, 1, 2)
     moved = 0
     for name, precision in firm.items():
@@ -157,13 +157,13 @@ def test_the_pull_is_the_minimum_of_the_quadratic_and_the_way_there():
 @pytest.mark.parametrize("form", ["separate", "online"])
 def test_every_task_is_added_in_the_form_asked_for(form):
     learner = learn(make(small_mlp(), form=form, decay=0.5, fisher_samples=20), 0)
-    first = learner.memory
+    first = learner.quadratic
     learn(learner, 1)
-    for name, precision in learner.memory.precision.items():
+    for name, precision in learner.quadratic.precision.items():
         kept = first.precision[name] * (0.5 if form == "online" else 1)
         assert (precision >= kept).all()
         assert (precision > kept).any()
-        latest = torch.equal(learner.memory.centre[name], learner.network.tensors[name])
+        latest = torch.equal(learner.quadratic.centre[name], learner.network.tensors[name])
         assert latest == (form == "online")
 
 
@@ -207,29 +207,29 @@ def test_labels_are_sampled_or_true(monkeypatch):
 
 def test_a_shared_head_is_held_too():
     learner = learn(make(small_mlp(), shared_head=True), 1, 3)
-    assert {"head0/weight", "head0/bias"} <= learner.memory.precision.keys()
+    assert {"head0/weight", "head0/bias"} <= learner.quadratic.precision.keys()
     own = learn(make(small_mlp()), 0, 1)
-    assert not any(name.startswith("head") for name in own.memory.precision)
+    assert not any(name.startswith("head") for name in own.quadratic.precision)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda memory: memory.pop("precision/layer/fc1/bias"),
-        lambda memory: memory.update({"centre/head0/weight": torch.zeros(3, 5)}),
-        lambda memory: memory["precision/layer/fc1/rows"].neg_(),
-        lambda memory: memory["centre/layer/fc1/rows"].fill_(torch.nan),
-        lambda memory: memory.clear(),
+        lambda kept: kept.pop("precision/layer/fc1/bias"),
+        lambda kept: kept.update({"centre/head0/weight": torch.zeros(3, 5)}),
+        lambda kept: kept["precision/layer/fc1/rows"].neg_(),
+        lambda kept: kept["centre/layer/fc1/rows"].fill_(torch.nan),
+        lambda kept: kept.clear(),
     ],
     ids=["missing", "a head", "negative", "not finite", "nothing"],
 )
 def test_a_saved_quadratic_that_cannot_be_is_refused(change):
     learner = learn(make(small_mlp()), 0)
-    memory = {name: tensor.clone() for name, tensor in take_memory(learner.state().tensors)[0].items()}
-    learner.check_memory(memory, learner.seen)
-    change(memory)
+    kept = {name: tensor.clone() for name, tensor in split_extra(learner.state().tensors)[0].items()}
+    learner._check_kept(State({}, kept), learner.seen)
+    change(kept)
     with pytest.raises(NetworkError, match="tensor '"):
-        learner.check_memory(memory, learner.seen)
+        learner._check_kept(State({}, kept), learner.seen)
 
 
 @pytest.mark.parametrize(

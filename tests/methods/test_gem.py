@@ -13,8 +13,8 @@ from method_examples import RECIPE, hard_stream, small_cnn, small_mlp
 from torch import nn
 
 from bocl.errors import ConfigError, NetworkError
-from bocl.methods.gem import GEM, RIDGE, GEMSettings, Memories, dual
-from bocl.methods.method import take_memory
+from bocl.methods.gem import GEM, RIDGE, GEMSettings, StoredSamples, dual
+from bocl.methods.method import State, split_extra
 from bocl.methods.saving import load
 from bocl.methods.sn import SN
 from bocl.networks.architectures import lenet, resnet
@@ -131,7 +131,7 @@ def test_one_pass_gives_the_gradients_task_by_task(case, shared_head):
     module, shape, classes = CASES[case]
     classes = (3,) * len(classes) if shared_head else classes
     network, memory = remembered(module(), shape, classes, shared_head)
-    memories = Memories(network, memory, 0.5)
+    memories = StoredSamples(network, memory, 0.5)
     network.add_task(3, seed=9)
     trained = network.trainable()
     statistics = {name: tensor.clone() for name, tensor in trained.buffers.items()}
@@ -157,7 +157,7 @@ def steer(memories, trained):
 def steered(direction, margin=0.0):
     """Return gradients before and after steering: the sum of the memories' gradients, in or against their direction."""
     network, memory = remembered(small_cnn(), (2, 6, 6), (3, 2, 4))
-    memories = Memories(network, memory, margin)
+    memories = StoredSamples(network, memory, margin)
     network.add_task(3, seed=9)
     trained = network.trainable()
     rows = memories.gradients(trained)
@@ -195,7 +195,7 @@ def test_a_gradient_a_memory_is_against_is_projected(margin):
 @pytest.mark.parametrize(("gradient", "pixel"), [(-torch.inf, 0.0), (0.5, torch.inf)])
 def test_numbers_that_are_not_finite_are_left_for_the_training_to_tell(gradient, pixel):
     network, memory = remembered(small_mlp(), (2, 6, 6), (3,))
-    memories = Memories(network, memory, 0.5)
+    memories = StoredSamples(network, memory, 0.5)
     memories.inputs[0, 0] += pixel
     trained = network.trainable()
     for parameter in trained.parameters.values():
@@ -224,13 +224,13 @@ def test_a_first_task_is_learnt_as_by_fine_tuning():
 
 def test_so_many_training_samples_of_every_task_are_kept():
     learner = learn(make(small_mlp(), memories=10), 0, 1)
-    for task, kept in enumerate(learner.memory):
+    for task, kept in enumerate(learner.samples):
         train = hard_stream()[task].train
         places = [int((train.raw == x).flatten(1).all(1).nonzero()) for x in kept.raw]
         assert len(set(places)) == 10
         assert places != sorted(places)
         assert torch.equal(train.labels[places], kept.labels)
-    assert len(learn(make(small_mlp()), 0).memory[0]) == len(hard_stream()[0].train)  # fewer than asked for
+    assert len(learn(make(small_mlp()), 0).samples[0]) == len(hard_stream()[0].train)  # fewer than asked for
 
 
 def test_memories_that_are_shown_are_counted():
@@ -252,11 +252,11 @@ def byte_tasks():
 def test_bytes_are_kept_as_bytes_and_scaled_as_they_were(tmp_path):
     learner = make(small_mlp())
     learner.learn(byte_tasks()[0])
-    assert learner.memory[0].raw.dtype == torch.uint8
+    assert learner.samples[0].raw.dtype == torch.uint8
     learner.save(tmp_path / "model")
     loaded = load(tmp_path / "model", device="cpu")
-    assert torch.equal(loaded.memory[0].inputs(), learner.memory[0].inputs())
-    assert loaded.memory[0].inputs().abs().max() <= 10
+    assert torch.equal(loaded.samples[0].inputs(), learner.samples[0].inputs())
+    assert loaded.samples[0].inputs().abs().max() <= 10
 
 
 @pytest.mark.parametrize(
@@ -277,11 +277,11 @@ def test_bytes_are_kept_as_bytes_and_scaled_as_they_were(tmp_path):
 )
 def test_saved_samples_that_cannot_be_are_refused(change, reason):
     learner = learn(make(small_mlp(), memories=12), 0, 1)
-    memory = {name: tensor.clone() for name, tensor in take_memory(learner.state().tensors)[0].items()}
-    learner.check_memory(memory, learner.seen)
+    memory = {name: tensor.clone() for name, tensor in split_extra(learner.state().tensors)[0].items()}
+    learner._check_kept(State({}, memory), learner.seen)
     change(memory)
     with pytest.raises(NetworkError, match=reason):
-        learner.check_memory(memory, learner.seen)
+        learner._check_kept(State({}, memory), learner.seen)
 
 
 @pytest.mark.parametrize(

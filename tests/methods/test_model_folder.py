@@ -16,7 +16,7 @@ from safetensors.torch import save as save_tensors
 from bocl.errors import DeviceError, FolderError, InputError, WorkError
 from bocl.methods.den import DEN
 from bocl.methods.ewc import EWC
-from bocl.methods.fixed import Fixed
+from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.gem import GEM
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
@@ -42,7 +42,7 @@ def saved(tmp_path_factory):
     root = tmp_path_factory.mktemp("saved")
     learners = {
         "bocl": make_bocl(small_cnn()),
-        "fixed": Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu"),
+        "fixed": Fixed(small_cnn(), settings=FixedSettings(2), recipe=RECIPE, device="cpu"),
         "sn": SN(small_cnn(), recipe=RECIPE, device="cpu"),
         "ewc": EWC(small_cnn(), recipe=RECIPE, device="cpu"),
         "gem": GEM(small_cnn(), recipe=RECIPE, device="cpu"),
@@ -120,7 +120,7 @@ def test_a_newer_save_replaces_the_older(folder):
 
 
 def test_settings_come_back(tmp_path):
-    learner = Fixed(small_cnn(), widths=(1, 2), recipe=RECIPE, seed=7, device="cpu")
+    learner = Fixed(small_cnn(), settings=FixedSettings((1, 2)), recipe=RECIPE, seed=7, device="cpu")
     learner.learn(hard_stream()[0])
     learner.save(tmp_path / "model")
     loaded = load(tmp_path / "model", device="cpu")
@@ -482,7 +482,7 @@ def test_a_number_that_json_cannot_hold_is_told(tmp_path):
 
 
 def test_a_state_is_read_for_the_method_and_the_tasks_it_is_of(saved):
-    fresh = Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu")
+    fresh = Fixed(small_cnn(), settings=FixedSettings(2), recipe=RECIPE, device="cpu")
     fresh.restore(read_state(saved["fixed"], fresh, tasks=2))
     assert len(fresh.seen) == 2
 
@@ -490,10 +490,22 @@ def test_a_state_is_read_for_the_method_and_the_tasks_it_is_of(saved):
 @pytest.mark.parametrize(
     ("make", "tasks", "reason"),
     [
-        (lambda: Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu"), 3, "has learnt 2 tasks, not 3"),
-        (lambda: Fixed(small_cnn(), widths=3, recipe=RECIPE, device="cpu"), 2, "other settings"),
-        (lambda: Fixed(small_cnn(), widths=2, recipe=RECIPE, seed=1, device="cpu"), 2, "other settings"),
-        (lambda: Fixed(make_bocl().graph, widths=2, recipe=RECIPE, device="cpu"), 2, "another network"),
+        (
+            lambda: Fixed(small_cnn(), settings=FixedSettings(2), recipe=RECIPE, device="cpu"),
+            3,
+            "has learnt 2 tasks, not 3",
+        ),
+        (lambda: Fixed(small_cnn(), settings=FixedSettings(3), recipe=RECIPE, device="cpu"), 2, "other settings"),
+        (
+            lambda: Fixed(small_cnn(), settings=FixedSettings(2), recipe=RECIPE, seed=1, device="cpu"),
+            2,
+            "other settings",
+        ),
+        (
+            lambda: Fixed(make_bocl().graph, settings=FixedSettings(2), recipe=RECIPE, device="cpu"),
+            2,
+            "another network",
+        ),
         (lambda: SN(small_cnn(), recipe=RECIPE, device="cpu"), 2, "of 'fixed', not of 'sn'"),
     ],
 )
@@ -505,7 +517,7 @@ def test_a_state_of_something_else_is_refused_with_a_way_out(saved, make, tasks,
 
 
 def test_a_damaged_state_is_refused_with_a_way_out(copy):
-    fresh = Fixed(small_cnn(), widths=2, recipe=RECIPE, device="cpu")
+    fresh = Fixed(small_cnn(), settings=FixedSettings(2), recipe=RECIPE, device="cpu")
     folder = copy("fixed")
     forge(folder, lambda model: model["facts"]["seen"].pop())
     with pytest.raises(FolderError, match="restore it from a copy"):

@@ -9,18 +9,22 @@ import torch
 from method_examples import RECIPE, hard_stream, small_cnn, small_mlp
 
 from bocl.errors import ConfigError
-from bocl.methods.rcl import RCL
+from bocl.methods.rcl import RCL, RCLSettings
+from bocl.methods.reward import RewardSettings
 from bocl.methods.saving import load
+from bocl.networks.growth import GrowthSettings
 from bocl.records.events import RoundStarted
+from bocl.search.settings import SearchSettings
 
-OPTIONS = {"trials": 6, "bounds": 3, "recipe": RECIPE, "device": "cpu"}
+SEARCH = SearchSettings(bounds=3)
+OPTIONS = {"settings": RCLSettings(trials=6), "search": SEARCH, "recipe": RECIPE, "device": "cpu"}
 INPUTS = [torch.randn(size, 2, 6, 6, generator=torch.Generator().manual_seed(size)) for size in (1, 7, 128)]
 
 
 @pytest.mark.parametrize("wiring", ["full", "forward"])
 @pytest.mark.parametrize("network", [small_mlp, small_cnn])
 def test_logits_of_old_tasks_keep_their_bits(network, wiring, tmp_path):
-    learner, stream = RCL(network(), wiring=wiring, **OPTIONS), hard_stream()
+    learner, stream = RCL(network(), growth=GrowthSettings(wiring), **OPTIONS), hard_stream()
     said = []
     for index in range(4):
         if index == 3:
@@ -36,7 +40,7 @@ def test_logits_of_old_tasks_keep_their_bits(network, wiring, tmp_path):
 
 
 def test_it_has_no_attention_and_one_price_for_all_layers():
-    learner, stream = RCL(small_mlp(), alpha=0.02, **OPTIONS), hard_stream(2.0)
+    learner, stream = RCL(small_mlp(), reward=RewardSettings(0.02), **OPTIONS), hard_stream(2.0)
     learned = [learner.learn(stream[index]) for index in range(2)]
     assert learner.parameters()["attention"] == 0
     for trial in learned[1].trials:
@@ -55,7 +59,8 @@ def test_no_network_is_trained_for_a_difficulty():
 
 @pytest.mark.parametrize(("controller", "sizes"), [("as-released", {1}), ("tuned", {5, 2})])
 def test_a_round_is_one_child_as_released_and_four_tuned_with_z_0_among_the_first(controller, sizes):
-    learner, stream, found = RCL(small_mlp(), controller=controller, **OPTIONS), hard_stream(), set()
+    settings = RCLSettings(controller, trials=6)
+    learner, stream, found = RCL(small_mlp(), **OPTIONS | {"settings": settings}), hard_stream(), set()
 
     def callback(event):
         if isinstance(event, RoundStarted) and event.purpose == "search":
@@ -69,21 +74,30 @@ def test_a_round_is_one_child_as_released_and_four_tuned_with_z_0_among_the_firs
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"controller": "tund"}, r"rcl\.controller is 'tund'; it must be 'tuned' or 'as-released'"),
-        ({"trials": 0}, r"rcl\.trials is 0; it must be at least 1"),
-        ({"bounds": (1, 2, 3)}, r"search\.bounds has 3 entries"),
-        ({"alpha": -1.0}, r"reward\.alpha is -1"),
-        ({"wiring": "ful"}, r"growth\.wiring is 'ful'"),
+        (lambda: RCLSettings("tund"), r"rcl\.controller is 'tund'; it must be 'tuned' or 'as-released'"),
+        (lambda: RCLSettings(trials=0), r"rcl\.trials is 0; it must be at least 1"),
+        (lambda: RCL(small_mlp(), search=SearchSettings(bounds=(1, 2, 3))), r"search\.bounds has 3 entries"),
+        (lambda: RCL(small_mlp(), settings=SEARCH), r"settings is SearchSettings\(.*; it must be a RCLSettings"),
+        (lambda: RCL(small_mlp(), growth=None), r"growth is None; it must be a GrowthSettings"),
     ],
 )
 def test_wrong_settings_are_refused(wrong, message):
     with pytest.raises(ConfigError, match=message):
-        RCL(small_mlp(), **OPTIONS | wrong)
+        wrong()
 
 
 def test_its_settings_are_saved(tmp_path):
-    learner = RCL(small_mlp(), controller="as-released", wiring="forward", alpha=0.01, memory_gb=2, **OPTIONS)
+    learner = RCL(
+        small_mlp(),
+        settings=RCLSettings("as-released", 6),
+        growth=GrowthSettings("forward"),
+        reward=RewardSettings(0.01),
+        search=SearchSettings(bounds=3, memory_gb=2, children_at_once=3),
+        recipe=RECIPE,
+        device="cpu",
+    )
     learner.learn(hard_stream()[0])
     learner.save(tmp_path / "model")
     loaded = load(tmp_path / "model", device="cpu")
     assert (loaded.search, loaded.growth, loaded.reward) == (learner.search, learner.growth, learner.reward)
+    assert loaded.settings == learner.settings

@@ -10,11 +10,11 @@ from method_examples import hard_stream
 
 from bocl.errors import InputError, WorkError
 from bocl.methods import rounds
-from bocl.methods.rounds import padding, train_round
+from bocl.methods.rounds import LocalTrainer, Round, padding
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.trace import trace
-from bocl.records.events import OutOfMemory, ignore_events
+from bocl.records.events import OutOfMemory
 from bocl.training.batches import task_to_device
 from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
@@ -42,8 +42,10 @@ def small_round(network, widths, **options):
     """Train one epoch of these children."""
     data = task_to_device(hard_stream()[1], 1, "cpu")
     recipe = Recipe(batch_size=16, epochs=1)
-    options = {"callback": ignore_events, "seeds": range(len(widths)), "recipe": recipe, **options}
-    return train_round(network, data, widths, classes=3, order_seed=0, pad_to=(4, 4), **options)
+    seeds = tuple(range(len(widths)))
+    told = {name: options.pop(name) for name in ("callback", "on_halving") if name in options}
+    asked = Round("search", 1, 3, tuple(widths), seeds, 0, (4, 4), options.pop("recipe", recipe), **options)
+    return LocalTrainer()(asked, network, data, **told)
 
 
 @pytest.fixture
@@ -179,6 +181,6 @@ def test_memory_of_the_cpu_that_runs_out_halves_too(network, monkeypatch):
 
 def test_no_more_children_than_asked_are_trained_at_once(network, monkeypatch):
     tried = raise_for(monkeypatch, None, ValueError)
-    parts = small_round(network, WIDTHS, most_at_once=2)
+    parts = small_round(network, WIDTHS, children_at_once=2)
     assert tried == [2, 2, 1]
     assert [child.growth.widths for child in parts] == WIDTHS

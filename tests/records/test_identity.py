@@ -9,8 +9,9 @@ import pytest
 from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import load_config
 from bocl.experiment.grid import METHOD_NAMES
+from bocl.method_table import METHODS
 from bocl.methods.saving import _settings_of
-from bocl.records.identity import METHODS, lasting_settings, relevant_settings
+from bocl.records.identity import lasting_settings, relevant_settings
 from bocl.settings import to_plain
 
 

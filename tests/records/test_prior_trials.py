@@ -1,4 +1,4 @@
-"""memory.json: written by one run's records, read by another's searches, and nothing in it trusted."""
+"""prior_trials.json: written by one run's records, read by another's searches, and nothing in it trusted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bocl.errors import InputError
-from bocl.records.prior_trials import Memory, check_experience, fingerprint, read_memory, write_memory
+from bocl.records.prior_trials import PriorTrials, check_experience, fingerprint, read_prior_trials, write_prior_trials
 from bocl.records.record import Experience, Trial
 
 GROUPS = ("fc1", "fc2")
@@ -21,21 +21,21 @@ TASKS = (
 
 
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "memory.json"
-    write_memory(Memory(1, TASKS, GROUPS), path)
-    assert repr(read_memory(path, GROUPS)) == repr(TASKS)  # NaN is equal to nothing
+    path = tmp_path / "deep" / "prior_trials.json"
+    write_prior_trials(PriorTrials(1, TASKS, GROUPS), path)
+    assert repr(read_prior_trials(path, GROUPS)) == repr(TASKS)  # NaN is equal to nothing
     assert fingerprint(path) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_an_early_file_names_no_groups(tmp_path: Path) -> None:
-    path = tmp_path / "memory.json"
-    write_memory(Memory(1, TASKS, GROUPS), path)
+    path = tmp_path / "prior_trials.json"
+    write_prior_trials(PriorTrials(1, TASKS, GROUPS), path)
     data = json.loads(path.read_text())
     del data["groups"]
     path.write_text(json.dumps(data))
-    assert len(read_memory(path, ["conv1", "fc1"])) == 2
+    assert len(read_prior_trials(path, ["conv1", "fc1"])) == 2
     with pytest.raises(InputError, match=r"task 1 of 2: widths \(2, 1\) are of a network with 2 hidden groups.* has 1"):
-        read_memory(path, ["fc1"])
+        read_prior_trials(path, ["fc1"])
 
 
 @pytest.mark.parametrize(
@@ -60,27 +60,29 @@ def test_an_early_file_names_no_groups(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, change: object, named: str) -> None:
-    path = tmp_path / "memory.json"
-    write_memory(Memory(1, TASKS, GROUPS), path)
+    path = tmp_path / "prior_trials.json"
+    write_prior_trials(PriorTrials(1, TASKS, GROUPS), path)
     data = json.loads(path.read_text())
     change(data)  # type: ignore[operator]
     path.write_text(json.dumps(data))
     with pytest.raises(InputError, match=named):
-        read_memory(path, GROUPS)
+        read_prior_trials(path, GROUPS)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^memory \S+memory.json cannot be read: No such file or directory; `[^;]*$"):
-        read_memory(tmp_path / "memory.json", GROUPS)
+    with pytest.raises(
+        InputError, match=r"^prior_trials \S+prior_trials.json cannot be read: No such file or directory; `[^;]*$"
+    ):
+        read_prior_trials(tmp_path / "prior_trials.json", GROUPS)
 
 
 def test_a_learner_refuses_what_no_search_tried() -> None:
     from bocl.methods.bocl import BOCL
     from bocl.networks.architectures import mlp
 
-    with pytest.raises(InputError, match=r"memory, task 1 of 2: .* 2 hidden groups; this one has 1"):
-        BOCL(mlp(8, [4]), memory=TASKS)
-    check_experience([Experience(0.1, (2, 1), ())], 2, "memory")  # the paper's memory holds no trials
+    with pytest.raises(InputError, match=r"prior_trials, task 1 of 2: .* 2 hidden groups; this one has 1"):
+        BOCL(mlp(8, [4]), prior_trials=TASKS)
+    check_experience([Experience(0.1, (2, 1), ())], 2, "prior_trials")  # the earliest hold no trials
 
 
 def test_a_run_carries_its_trials_to_another(
@@ -95,15 +97,17 @@ def test_a_run_carries_its_trials_to_another(
 
     small = ["stream.tasks=2", "recipe.epochs=1", "search.trials=1", "search.kind=random"]
     run(load_config("digits", small), tmp_path / "run", device="cpu")
-    monkeypatch.setattr(sys, "argv", ["bocl", "memory", str(tmp_path / "run"), "-o", str(tmp_path / "memory.json")])
+    monkeypatch.setattr(
+        sys, "argv", ["bocl", "trials", str(tmp_path / "run"), "-o", str(tmp_path / "prior_trials.json")]
+    )
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
     assert capsys.readouterr().out.startswith("5 children of 1 task written")
-    config = load_config("digits", [*small, f"memory={tmp_path / 'memory.json'}"])
+    config = load_config("digits", [*small, f"prior_trials={tmp_path / 'prior_trials.json'}"])
     learner = build_method(config, build_network(config.network), "cpu")
-    (task,) = learner.memory  # type: ignore[attr-defined]
+    (task,) = learner.prior_trials  # type: ignore[attr-defined]
     assert task.trials[0].widths == (0, 0)
     given = []
 
@@ -119,6 +123,6 @@ def test_a_run_carries_its_trials_to_another(
     with pytest.raises(InputError, match="seen enough"):
         learner.learn(stream[1])
     assert given == [(task,)]
-    other = load_config("digits", [f"memory={tmp_path / 'memory.json'}", "network.arguments.hidden=[8]"])
+    other = load_config("digits", [f"prior_trials={tmp_path / 'prior_trials.json'}", "network.arguments.hidden=[8]"])
     with pytest.raises(InputError, match="hidden groups fc1, fc2; this one has fc1; take"):
         build_method(other, build_network(other.network), "cpu")

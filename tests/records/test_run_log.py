@@ -82,9 +82,9 @@ def test_a_whole_run_is_read():
     log = read_all(WHOLE)
     assert [len(part) for part in (log.starts, log.tasks, log.proofs, log.rounds[1])] == [2, 2, 2, 2]
     assert log.halvings == {(1, 2): 2}
-    assert log.memory == "", "early records are without"
-    later = {**START, "memory": HASH}
-    assert read_all([*WHOLE[:3], later, *WHOLE[4:]]).memory == HASH
+    assert log.prior_trials == "", "early records are without"
+    later = {**START, "prior_trials": HASH}
+    assert read_all([*WHOLE[:3], later, *WHOLE[4:]]).prior_trials == HASH
     assert log.tasks[0].trials[0].failed
     assert log.tasks[0].difficulty != log.tasks[0].difficulty
 
@@ -132,8 +132,12 @@ CHANGES = [
     (without(0, "config"), 1, "config: required key is missing"),
     (without(0, "digest"), 1, "digest: required key is missing"),
     (without(0, "format"), 1, "it has format None"),
-    (put(0, "memory", "x"), 1, "its memory is not a sha256"),
-    (lambda records: [records[at].update(memory=64 * str(at)) for at in (0, 3)], 4, "different memories"),
+    (put(0, "prior_trials", "x"), 1, "its prior_trials is no sha256"),
+    (
+        lambda records: [records[at].update(prior_trials=64 * str(at)) for at in (0, 3)],
+        4,
+        "different trials of other runs",
+    ),
     (put(0, "format", 3), 1, "it has format 3; this version of bocl reads format 2"),
     (put(0, "config", {}), 1, "config.method"),
     (put(0, "config", "seed", "0"), 1, "config.seed"),
@@ -142,7 +146,7 @@ CHANGES = [
     (put(3, "config", "seed", 7), 4, "different settings"),
     (put(0, "groups", [1]), 1, "groups"),
     (put(0, "more", 1), 1, "unknown key"),
-    (put(2, "memory", -1), 3, "-1 numbers are kept beside the parameters"),
+    (put(2, "extra_numbers", -1), 3, "-1 numbers are kept besides the parameters"),
     (put(2, "units", {"copied": [1, 2, 3, 4, 5]}), 3, "widths (1, 2, 3, 4, 5) do not fit"),
     (put(2, "index", 1), 3, "it finishes task 2, not task 1"),
     (put(7, "index", 0), 8, "it finishes task 1, not task 2"),

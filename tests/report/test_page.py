@@ -17,7 +17,7 @@ GRIDS = {
     "one run": lambda: [a_run(trials=a_search(), attention=0.9)],
     "one task": lambda: [a_run(tasks=1)],
     "a method without search": lambda: [a_run("sn", loss=0.01)],
-    "a method ignore_events knows": lambda: [a_run("mine"), a_run("mine", seed=1)],
+    "a method nobody knows": lambda: [a_run("mine"), a_run("mine", seed=1)],
     "a run that is not finished": lambda: [a_run(done=2, trials=a_search())],
     "a run that has only begun": lambda: [a_run(done=0)],
     "runs finished and not": lambda: [a_run(), a_run("rcl", done=3, trials=a_search())],

@@ -178,7 +178,7 @@ class Judge:
         return shutil.copytree(run, self.place / "case" / run.name)
 
     def learn(self, run: Path) -> dict[str, Answer]:
-        """Return what the commands make of a run that ignore_events damaged."""
+        """Return what the commands make of a run that nobody damaged."""
         folder = self.copy(run)
         wanted = {name: command(folder) for name, command in COMMANDS.items()}
         assert all(answer.code == 0 and not answer.said for answer in wanted.values()), wanted

@@ -6,7 +6,7 @@ python tests/torture/kills.py --short    a few of them, for the test suite
 A child is forked from a process that has done such a run itself, so that a run takes less than a second. It dies by
 SIGKILL, from its own hand before (or halfway through) the n-th call that changes the folder, or from its
 parent's at a random moment. Then the same run is started again in the same folder, and compared: weights,
-canaries and records but their times with those of a run ignore_events disturbed; nothing acknowledged is lost,
+canaries and records but their times with those of a run nobody disturbed; nothing acknowledged is lost,
 nothing is recorded twice.
 """
 
@@ -151,7 +151,7 @@ class Torture:
         code, self.calls, _ = in_a_fork(the_runs(whole))
         self.seconds = time.perf_counter() - began
         if code:
-            raise SystemExit("the run fails even if ignore_events disturbs it")
+            raise SystemExit("the run fails even if nobody disturbs it")
         self.wanted = outcome(whole)
 
     def _grid(self, name: str) -> Grid:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bocl.checks import beyond_memory
-from bocl.wording import counted, shown
 from bocl.errors import DataError
 from bocl.tasks.task import Split, Task
-from bocl.wording import shown
+from bocl.wording import counted, shown
 
 # What numpy can hold, and bfloat16, which is turned into float32.
 _TENSOR_TYPES = {
