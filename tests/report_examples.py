@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from bocl.method_table import METHODS
+from bocl.records.earlier import upgrade_config
 from bocl.records.record import Diagnostics, TaskRecord, Trial
 from bocl.records.run_log import Start
 from bocl.records.summary import RunSummary
@@ -32,7 +33,7 @@ def a_config(method="bocl", seed=0, stream="permuted-mnist", tasks=10, **changes
     for name, value in changes.items():
         section, _, key = name.partition("__")
         config[section] = {**config[section], key: value}
-    return config
+    return upgrade_config(config)
 
 
 def a_run(
@@ -45,7 +46,7 @@ def a_run(
     seconds=10.0,
     done=None,
     trials=(),
-    at_once=1,
+    shares_device=1,
     attention=None,
     groups=("fc1", "fc2"),
     name="task",
@@ -95,7 +96,7 @@ def a_run(
         {"bocl": "0.1.0", "torch": "2.13"},
         "data",
         {"device": "cpu", "name": "a machine"},
-        at_once,
+        shares_device,
         "2026-11-15T10:00:00+00:00",
     )
     where = Path(folder or f"runs/{config['stream']['name']}/{method}-seed{seed}")

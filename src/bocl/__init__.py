@@ -41,16 +41,22 @@ _HOME = {
     "bocl.tasks.task": ("Split", "Task", "TaskStream"),
     "bocl.training.recipe": ("Recipe",),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-_MODULE_OF |= {name: entry.home for entry in METHODS.values() for name in (entry.cls, entry.settings) if name}
 
-__all__ = ["__version__", *_MODULE_OF]
+
+def _homes() -> dict[str, str]:
+    """Return {public name: its module}; a method and its settings are public by its entry in the table."""
+    methods = {name: entry.home for entry in METHODS.values() for name in (entry.cls, entry.settings) if name}
+    return {**{name: module for module, names in _HOME.items() for name in names}, **methods}
+
+
+__all__ = ["__version__", *_homes()]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
+    homes = _homes()
+    if name not in homes:
         raise AttributeError(f"module 'bocl' has no attribute '{name}'")
-    return getattr(import_module(_MODULE_OF[name]), name)
+    return getattr(import_module(homes[name]), name)
 
 
 def __dir__() -> list[str]:

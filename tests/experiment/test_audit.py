@@ -295,10 +295,10 @@ def forgetful(monkeypatch):
     """Make BOCL alter the head of its first task while it learns the second."""
     learn = BOCL.learn
 
-    def learn_and_forget(self, task, callback):
+    def learn_and_forget(self, task, callback, **options):
         if self.seen:
             self.network.growths[0].tensors["head/bias"][0] += 1
-        return learn(self, task, callback)
+        return learn(self, task, callback, **options)
 
     monkeypatch.setattr(BOCL, "learn", learn_and_forget)
 

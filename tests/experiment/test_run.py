@@ -263,11 +263,11 @@ def stopping(learn, after):
     """Return ``learn`` for the first tasks, and what stops a run after them."""
     left = [after]
 
-    def learn_or_stop(self, *arguments):
+    def learn_or_stop(self, *arguments, **options):
         if not left[0]:
             raise Killed
         left[0] -= 1
-        return learn(self, *arguments)
+        return learn(self, *arguments, **options)
 
     return learn_or_stop
 

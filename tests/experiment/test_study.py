@@ -180,7 +180,7 @@ def test_what_a_study_says_of_a_run_is_in_its_record(tmp_path):
     assert run_jobs(jobs([study], overrides=QUICK), tmp_path / "out", **options) == 0
     slow, usual = sorted(summarise_all([tmp_path / "kept"]), key=lambda run: run.config["recipe"]["learning_rate"])
     assert (usual.headline, slow.headline) == (True, False)
-    assert {session.at_once for run in (usual, slow) for session in run.sessions} == {2}
+    assert {session.shares_device for run in (usual, slow) for session in run.sessions} == {2}
 
 
 def test_a_run_that_fails_is_told_and_the_others_go_on(mine, tmp_path):

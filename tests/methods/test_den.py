@@ -71,7 +71,7 @@ def train_some(learner: DEN, tensors: dict[str, torch.Tensor], recipe: Recipe, m
     """Train what is masked on all samples of the first task at once; return the tensors after it."""
     data, widths = task_to_device(hard_stream()[0], 0, "cpu"), learner.graph.widths
     assert len(data.train) == 26
-    options = {"step": "", "name": "", "seed": 0, "callback": ignore_events}
+    options = {"step": "", "seed": 0, "callback": ignore_events}
     return train_part(learner.graph, tensors, widths, data, recipe, masks, penalties, **options)[0]
 
 
@@ -137,7 +137,7 @@ def test_only_the_reached_sub_network_moves(network):
     widths = learner.network.widths(0)
     for penalties in (Penalties(l2=1e-4, anchor=0.5, anchored=tensors), Penalties(l1=1e-4)):
         trained, _ = train_part(
-            graph, tensors, widths, data, recipe, masks, penalties, step="x", name="x", seed=0, callback=ignore_events
+            graph, tensors, widths, data, recipe, masks, penalties, step="x", seed=0, callback=ignore_events
         )
         for name, mask in masks.items():
             moved = trained[name] != tensors[name]
@@ -175,7 +175,6 @@ def test_what_is_retrained_decays():
             masks,
             Penalties(l2=l2),
             step="x",
-            name="x",
             seed=0,
             callback=ignore_events,
         )[0]
@@ -190,9 +189,9 @@ def test_the_selection_trains_the_head_alone(monkeypatch):
     steps = []
     original = DEN._train
 
-    def watch(self, draft, data, masks, penalties, step, name, callback):
+    def watch(self, draft, data, masks, penalties, step, callback):
         before = dict(draft.tensors)
-        loss = original(self, draft, data, masks, penalties, step, name, callback)
+        loss = original(self, draft, data, masks, penalties, step, callback)
         moved = {key for key in before if not torch.equal(before[key], draft.tensors[key]) and "norm/" not in key}
         steps.append((step, moved))
         return loss
@@ -421,7 +420,7 @@ def test_saved_stamps_that_make_no_sense_are_refused(tmp_path):
         ([[4, 5], [-1, 2]], "one number of 0 or more"),
     ):
         with pytest.raises(NetworkError, match=message):
-            learner.network.shapes([tuple(entry) for entry in wrong], [3, 2])
+            learner.network.stored_shapes({"units": wrong}, [3, 2])
 
 
 @pytest.mark.parametrize(

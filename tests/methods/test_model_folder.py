@@ -124,7 +124,7 @@ def test_settings_come_back(tmp_path):
     learner.learn(hard_stream()[0])
     learner.save(tmp_path / "model")
     loaded = load(tmp_path / "model", device="cpu")
-    assert (loaded.widths, loaded.recipe, loaded.seed) == ((1, 2), RECIPE, 7)
+    assert (loaded.settings.widths, loaded.recipe, loaded.seed) == ((1, 2), RECIPE, 7)
     assert loaded.learn(hard_stream()[1]).widths == (1, 2)
 
 
@@ -184,8 +184,8 @@ def test_an_edited_model_is_refused(copy, name):
 
 # Content that makes no sense although its sha256 fits, for every method; what the message must say.
 FORGERIES = {
-    "format of another version": (lambda model: model.update(format=99), "has format 99; .* reads format 1"),
-    "format of another kind": (lambda model: model.update(format="1"), "has format '1'; .* reads format 1, a number"),
+    "format of another version": (lambda model: model.update(format=99), "has format 99; .* reads formats 1 to 2"),
+    "format of another kind": (lambda model: model.update(format="1"), "has format '1'; .* formats 1 to 2, a number"),
     "format true": (lambda model: model.update(format=True), "has format True;"),
     "format list": (lambda model: model.update(format=[1]), "has format"),
     "no format": (lambda model: model.pop("format"), "format"),
@@ -283,8 +283,8 @@ def test_a_model_that_makes_no_sense_is_refused(saved, tmp_path, method):
         lambda facts: facts["history"][0].update(trials=[5]),
         lambda facts: facts["history"][0].pop("difficulty"),
         lambda facts: facts["history"][0]["trials"][0].update(accuracy=7.0),
-        lambda facts: facts.update(memory=[5]),
-        lambda facts: facts.update(memory=[{**facts["history"][0], "best": [1]}]),
+        lambda facts: facts.update(prior_trials=[5]),
+        lambda facts: facts.update(prior_trials=[{**facts["history"][0], "best": [1]}]),
     ],
 )
 def test_facts_of_a_growing_network_that_make_no_sense_are_refused(copy, change):
@@ -355,8 +355,8 @@ def test_what_the_caller_gives_wrong_is_not_blamed_on_the_folder(copy):
     with pytest.raises(InputError, match="'seed': it comes from the folder") as caught:
         load(folder, seed=5)
     assert not isinstance(caught.value, FolderError)
-    with pytest.raises(InputError, match="'memory': it comes from the folder"):
-        load(folder, memory=())
+    with pytest.raises(InputError, match="'prior_trials': it comes from the folder"):
+        load(folder, prior_trials=())
     with pytest.raises(InputError, match="no option 'searcher' for method 'sn'"):
         load(copy("sn"), searcher=None)
 

@@ -185,7 +185,7 @@ def test_a_narrow_group_norm_still_divides():
 def test_the_shapes_are_those_of_the_tensors():
     for name in NETWORKS:
         network = columns(NETWORKS[name](), 3)
-        wanted = network.shapes([3, 4, 3])
+        wanted = network.stored_shapes({}, [3, 4, 3])
         found = {f"{task}/{key}": tuple(t.shape) for task, old in enumerate(network.columns) for key, t in old.items()}
         assert {key: tuple(map(int, shape)) for key, shape in wanted.items()} == found
 

@@ -14,12 +14,13 @@ import pytest
 
 from bocl.cli.main import main
 from bocl.errors import ConfigError, DataError, InputError
-from bocl.networks.growth import Growth
+from bocl.networks.compact import CompactNetwork
 from bocl.records.record import Trial, Widths
 from bocl.search.lattice import whole_lattice
 from bocl.search.problem import Problem
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
+from bocl.training.batches import DeviceSplit
 from replication.search import __main__ as commands
 from replication.search import growth_table
 from replication.search.growth_table import make_table, spread_widths
@@ -233,12 +234,12 @@ def test_a_table_that_was_begun_goes_on_as_if_made_at_once() -> None:
 
 
 def test_a_table_leaves_out_children_that_failed_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = growth_table.score
+    real = growth_table.accuracy
 
-    def fail(network: object, growth: Growth, task: object) -> float:
-        return math.nan if growth.widths == (16, 16) else real(network, growth, task)  # type: ignore[arg-type]
+    def fail(network: CompactNetwork, split: DeviceSplit) -> float:
+        return math.nan if network.blocks[-1] == (16, 16) else real(network, split)
 
-    monkeypatch.setattr(growth_table, "score", fail)
+    monkeypatch.setattr(growth_table, "accuracy", fail)
     table = make_table("digits", ["recipe.epochs=2"], tasks=2, widths=8, seeds=2, device="cpu", tell=lambda _: None)
     assert [len(task.widths) for task in table.tasks] == [7, 7]
 

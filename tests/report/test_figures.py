@@ -179,7 +179,7 @@ def test_the_comparison_shows_each_system_and_then_its_other_settings():
 
 def test_the_comparison_says_what_is_kept_beside_the_parameters():
     run = a_run("gem")
-    kept = replace(run, tasks=tuple(replace(task, memory=2000 * task.index) for task in run.tasks))
+    kept = replace(run, tasks=tuple(replace(task, extra_numbers=2000 * task.index) for task in run.tasks))
     table = comparison(one(a_run(), kept))
     assert [row[table.header.index("kept beside")] for row in table.rows] == ["0", "18.0k"]
 

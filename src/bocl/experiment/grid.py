@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.experiment.store import check_folder
 from bocl.method_table import METHODS, searches
 from bocl.methods.budget import GoalSettings
-from bocl.records.events import Callback, Event
+from bocl.records.events import Callback
 from bocl.training.device import resolve_device
 
 METHOD_NAMES = tuple(METHODS)
@@ -84,12 +83,7 @@ def run_grid(
     for config, folder in grid:
         check_folder(folder, config)  # a folder that is refused is told before hours of other runs
 
-    def one(config: Config, folder: Path, stop: threading.Event) -> None:
-        def hear(event: Event) -> None:
-            if stop.is_set():
-                raise KeyboardInterrupt
-            callback(event)
-
+    def one(config: Config, folder: Path) -> None:
         try:
             with watch(config, folder) as callback:
                 run(
@@ -97,7 +91,7 @@ def run_grid(
                     folder,
                     device=device,
                     data=data,
-                    callback=hear,
+                    callback=callback,
                     audit=audit,
                     shares_device=max(shares_device, min(at_once, len(grid))),
                     headline=headline,
@@ -110,7 +104,7 @@ def run_grid(
         side_by_side(runs, at_once=at_once, device=resolve_device(device))
     else:
         for each in runs:
-            each(threading.Event())
+            each()
     return {folder: failed[folder] for _, folder in grid if folder in failed}
 
 

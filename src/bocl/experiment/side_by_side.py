@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 
 from bocl.errors import DeviceError
+from bocl.training.cancellation import cancelled_by
 from bocl.training.gpu_lock import holding_gpu
 
 MOST_AT_ONCE = 16  # PyTorch has 32 streams to hand out
@@ -35,23 +36,21 @@ def check_at_once(at_once: int, runs: int, device: torch.device, draws: bool) ->
         )
 
 
-def side_by_side(
-    pieces: Sequence[Callable[[threading.Event], Result]], *, at_once: int, device: torch.device
-) -> list[Result]:
+def side_by_side(pieces: Sequence[Callable[[], Result]], *, at_once: int, device: torch.device) -> list[Result]:
     """Do all pieces of work, ``at_once`` at a time, and return their results in order.
 
-    Every piece is handed an event; once that is set, because another piece failed or the user stopped, it should end.
+    When one of them fails, or the user stops, the others are cancelled.
     """
     stop = threading.Event()
     streams: SimpleQueue[torch.cuda.Stream] = SimpleQueue()
     for _ in range(at_once):
         streams.put(torch.cuda.Stream(device))
 
-    def work(piece: Callable[[threading.Event], Result]) -> Result:
+    def work(piece: Callable[[], Result]) -> Result:
         stream = streams.get()
         try:
-            with holding_gpu(), torch.cuda.stream(stream):
-                return piece(stop)
+            with holding_gpu(), cancelled_by(stop), torch.cuda.stream(stream):
+                return piece()
         finally:
             streams.put(stream)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
+from bocl.training.cancellation import stop_if_cancelled
 from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
 from bocl.training.flops import FlopCounter
@@ -101,6 +102,7 @@ def train(
                     samples += len(batch)
             trained.training = False
             loss = torch.where(best.waiting, step.total.cpu() / per_epoch, loss)
+            stop_if_cancelled()
             if on_epoch is not None:
                 on_epoch(epoch, recipe.epochs)
             if recipe.patience and best.is_over(_validate(trained, tasks, recipe.precision), epoch):
