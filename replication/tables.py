@@ -129,7 +129,7 @@ def evaluation() -> str:
                     f"| {f'**{name}**' if system.name == 'bocl' else name} | {accuracy.count} "
                     f"| {percent_with_sd(accuracy)} | {points(setting.spread('backward_transfer').mean)} "
                     f"| {points(setting.spread('first_task_forgetting').mean)} "
-                    f"| {setting.spread('parameters').mean:,.0f} | {setting.spread('memory').mean:,.0f} "
+                    f"| {setting.spread('parameters').mean:,.0f} | {setting.spread('extra_numbers').mean:,.0f} "
                     f"| {f'{trials:.1f}, {rounds:.1f}' if trials else ''} "
                     f"| {setting.spread('samples').mean / 1e6:.1f} M |"
                 )

@@ -1,11 +1,11 @@
 """The arrows between the rooms, read from the source: right may import left, never the reverse.
 
-    errors, checks, settings, seeding, version, method_table, presets
+    errors, wording, checks, settings, seeding, version, method_table, presets
         │
-        ├──▶ tasks ──▶ training ──┐
-        ├──▶ networks ────────────┼──▶ methods ──▶ experiment ──┬──▶ benchmarks ──▶ cli ──▶ __main__
-        └──▶ records ──▶ search ──┘                             └──▶ __init__        ▲
-                └──▶ report ─────────────────────────────────────────────────────────┘
+        ├──▶ tasks ──▶ training ──┐               ┌──▶ experiment ──┐
+        ├──▶ networks ────────────┼──▶ methods ───┤                 ├──▶ cli ──▶ __main__
+        └──▶ records ──▶ search ──┘               └──▶ benchmarks ──┤
+                └──▶ report ────────────────────────────────────────┘
 
 A room may import from any room to its left on its own line. Imports inside functions and under TYPE_CHECKING count like
 any other, and so do data files read with ``importlib.resources``: they are dependencies too.
@@ -29,24 +29,25 @@ SOURCE = Path(bocl.errors.__file__).parent
 
 # Room → the rooms it imports besides itself, neither more nor fewer. A file directly under bocl/ is a room of its own.
 ARROWS = {
-    "errors": "",
-    "version": "",
-    "seeding": "",
     "method_table": "",
+    "version": "",
+    "wording": "",
+    "errors": "",
     "presets": "",
-    "checks": "errors",
-    "settings": "errors",
-    "tasks": "checks errors seeding",
-    "networks": "checks errors seeding settings",
-    "records": "checks errors settings",
-    "training": "checks errors seeding tasks",
-    "report": "checks errors records",
+    "seeding": "",
+    "__init__": "method_table version",
+    "checks": "errors wording",
+    "settings": "checks errors wording",
+    "tasks": "checks errors seeding wording",
+    "networks": "checks errors seeding settings wording",
+    "records": "checks errors method_table settings wording",
+    "training": "checks errors seeding tasks wording",
+    "report": "method_table records wording",
     "search": "checks errors records seeding",
-    "methods": "checks errors networks records search seeding settings tasks training",
-    "experiment": "checks errors methods networks presets records search seeding settings tasks training version",
-    "__init__": "errors experiment methods networks records search tasks training version",
-    "benchmarks": "errors experiment methods networks records search seeding settings tasks training",
-    "cli": "benchmarks checks errors experiment method_table methods presets records report search settings tasks training version",  # noqa: E501
+    "methods": "checks errors method_table networks records search seeding settings tasks training wording",
+    "benchmarks": "methods networks training wording",
+    "experiment": "checks errors method_table methods networks presets records search seeding settings tasks training version wording",  # noqa: E501
+    "cli": "benchmarks errors experiment method_table methods presets records report search settings tasks training version wording",  # noqa: E501
     "__main__": "cli",
 }
 ALLOWED = {room: set(rooms.split()) for room, rooms in ARROWS.items()}

@@ -84,7 +84,7 @@ def test_json_is_all_there_is_on_standard_output(bocl):
             "forgetting",
             "first_task_forgetting",
             "parameters",
-            "memory",
+            "extra_numbers",
             "attention",
             "samples",
             "seconds",
@@ -316,9 +316,9 @@ def test_the_module_runs_and_a_bare_call_explains_itself():
 def test_a_signal_to_stop_says_how_to_go_on(bocl, monkeypatch, number, wanted):
     from bocl.experiment.store import RunStore
 
-    remember = RunStore.remember
+    keep_round = RunStore.keep_round
     with monkeypatch.context() as patch:
-        patch.setattr(RunStore, "remember", lambda *words: (remember(*words), signal.raise_signal(number)))
+        patch.setattr(RunStore, "keep_round", lambda *words: (keep_round(*words), signal.raise_signal(number)))
         code, _, err = bocl("run", *SMALL)
     assert code == wanted
     assert err.splitlines()[-1] == "bocl: stopped; run the same command again to go on from the last finished round"
@@ -391,10 +391,10 @@ class TestAudit:
 
         learn = BOCL.learn
 
-        def learn_and_forget(self, task, callback):
+        def learn_and_forget(self, task, callback, **options):
             for growth in self.network.growths:
                 growth.tensors["head/bias"][0] += 1
-            return learn(self, task, callback)
+            return learn(self, task, callback, **options)
 
         monkeypatch.setattr(BOCL, "learn", learn_and_forget)
         code, _, err = bocl("run", *SMALL)
@@ -436,8 +436,8 @@ def test_budget_and_target_are_short_for_settings(bocl, tmp_path):
     [
         (("--budget", "many"), 'goal.budget: expected an integer, found the string "many"'),
         (("--total-budget", "-3"), "goal.total_budget is -3; it must be at least 1"),
-        (("--target", "97"), "goal.target is 97.0; it must be at most 1"),
-        (("--alpha", "-1"), "reward.alpha is -1.0; it must be"),
+        (("--target", "97"), "goal.target is 97; it must be at most 1"),
+        (("--alpha", "-1"), "reward.alpha is -1; it must be"),
         (("--alpha", "0.01", "--target", "0.9"), "--alpha and --target are two ways to say what is wanted"),
     ],
 )
@@ -517,7 +517,7 @@ def test_prior_trials_are_of_one_network_and_for_it_only(bocl, tmp_path):
     assert (code, err.count("\n")) == (2, 1)
     assert "a/bocl-seed0 has the hidden groups fc1, fc2, runs/b/bocl-seed0 has the hidden groups fc1: no run can" in err
     code, _, err = bocl("trials", "runs/c")
-    assert (code, err) == (2, "bocl: no task of runs/c/sn-seed0 was searched: nothing to remember\n")
+    assert (code, err) == (2, "bocl: no task of runs/c/sn-seed0 was searched: there are no trials\n")
     assert bocl("trials", "runs/b")[0] == 0
     code, _, err = bocl("run", *SMALL, "--set", "prior_trials=prior_trials.json", "--out", "runs/d")
     assert (code, err.count("\n")) == (2, 1)

@@ -66,7 +66,7 @@ assert isinstance(whole, bocl.Toy) and whole.settings == bocl.ToySettings(0.5)
 assert all(torch.equal(a, b) for a, b in zip(whole.network.tasks, stopped.network.tasks, strict=True))
 whole.save("model")
 again = bocl.load("model", device="cpu")
-x = torch.rand(5, 64)
+x = torch.rand(5, 1, 8, 8)
 assert torch.equal(again.predict(x, 1), whole.predict(x, 1))
 print("same bits")
 """
@@ -83,7 +83,7 @@ def test_one_file_and_one_entry_make_a_method(tmp_path):
     refused = bocl("run", *SMALL, "--methods", "toy", "--set", "toy.sharpness=2", folder=tmp_path, code=2)
     assert "toy.sharpness: 0.5 there, 2.0 here" in refused
     assert "as recorded" in bocl("audit", "runs/digits/toy-seed0", folder=tmp_path)
-    assert json.loads(bocl("show", "runs/digits/toy-seed0", "--json", folder=tmp_path))["method"] == "toy"
+    assert json.loads(bocl("show", "runs/digits/toy-seed0", "--json", folder=tmp_path))[0]["method"] == "toy"
     bocl("report", "runs/digits", "-o", "report.html", folder=tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert ">toy<" in page

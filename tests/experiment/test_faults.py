@@ -121,11 +121,11 @@ def test_a_second_run_in_the_same_folder_is_refused_and_the_first_goes_on(tmp_pa
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
-@pytest.mark.parametrize("write", ["start", "remember", "commit"])
+@pytest.mark.parametrize("write", ["start", "keep_round", "commit"])
 def test_a_signal_waits_until_the_record_is_written(tmp_path, undisturbed, monkeypatch, number, error, write):
     config, whole, _ = undisturbed
     append = RunStore._append
-    kind = {"start": "start", "remember": "round", "commit": "task"}[write]
+    kind = {"start": "start", "keep_round": "round", "commit": "task"}[write]
 
     def interrupted(self, record):
         if record["kind"] == kind:

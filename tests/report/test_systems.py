@@ -113,9 +113,7 @@ def test_settings_of_other_methods_tell_no_runs_apart():
 
 
 def test_a_record_older_than_a_setting_counts_as_what_was_done_before_it():
-    old = a_run("fixed")
-    assert "children" not in old.config["fixed"]
-    (stream,) = arrange([old, a_run("fixed", fixed__children=9)])
+    (stream,) = arrange([a_run("fixed"), a_run("fixed", fixed__children=9)])
     assert names(stream) == [("fixed", [""]), ("fixed, best of 9 children", [""])]
 
 

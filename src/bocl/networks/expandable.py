@@ -91,7 +91,7 @@ class ExpandableNetwork:
         """Return the shape of every saved tensor; refuse growths that do not fit the network."""
         entries = _growths(facts)
         if [entry.classes for entry in entries] != list(classes):
-            raise NetworkError(f"facts.growths has {len(entries)} entries, not those of {len(classes)} tasks seen")
+            raise NetworkError(f"facts.growths has {len(entries)} entries, not those of the {len(classes)} tasks")
         before = (0,) * len(self.graph.groups)
         found: Shapes = {}
         for task, entry in enumerate(entries):
