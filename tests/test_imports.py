@@ -211,7 +211,6 @@ def test_a_planted_breach_is_caught(tmp_path, place, code, breach):
         ("experiment/a.py", "from bocl.methods.bocl import BOCL"),
         ("report/a.py", "import torchless\nfrom safetensors.numpy import load_file"),
         ("cli/a.py", "from bocl import tasks\nfrom bocl.report import page"),
-        ("__init__.py", "def __getattr__(name):\n    from bocl.methods.bocl import BOCL"),
     ],
 )
 def test_what_follows_the_arrows_passes(tmp_path, place, code):
