@@ -32,10 +32,10 @@ def source_hash() -> str:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, '' outside a repository."""
+    """Return the commit that is checked out, -dirty where files differ from it, '' outside a repository."""
     if shutil.which("git") is None:
         return ""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
     return done.stdout.strip()
 
 

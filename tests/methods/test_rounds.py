@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -13,8 +14,10 @@ from bocl.methods import rounds
 from bocl.methods.rounds import LocalTrainer, Round, padding
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.graph import from_json, to_json
 from bocl.networks.trace import trace
 from bocl.records.events import OutOfMemory
+from bocl.settings import parse_value, plain
 from bocl.training.batches import task_to_device
 from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
@@ -184,3 +187,24 @@ def test_no_more_children_than_asked_are_trained_at_once(network, monkeypatch):
     parts = small_round(network, WIDTHS, children_at_once=2)
     assert tried == [2, 2, 1]
     assert [child.growth.widths for child in parts] == WIDTHS
+
+
+def test_a_round_is_plain_data_and_trains_to_the_same_bits_wherever_it_is_sent(network):
+    asked = Round("search", 1, 3, tuple(WIDTHS), (5, 6, 7, 8, 9), 3, (4, 4), Recipe(batch_size=16, epochs=1))
+    sent = parse_value(Round, json.loads(json.dumps(plain(asked))), "round")
+    assert sent == asked
+    elsewhere = ExpandableNetwork(from_json(json.loads(json.dumps(to_json(network.graph)))), network.settings)
+    elsewhere.restore(json.loads(json.dumps(network.facts())), network.stored(), [3])
+    data = task_to_device(hard_stream()[1], 1, "cpu")
+    here, there = LocalTrainer()(asked, network, data), LocalTrainer()(sent, elsewhere, data)
+    for one, other in zip(here, there, strict=True):
+        assert (one.growth.widths, one.fit.accuracy) == (other.growth.widths, other.fit.accuracy)
+        assert all(torch.equal(tensor, other.growth.tensors[name]) for name, tensor in one.growth.tensors.items())
+
+
+def test_whoever_asked_is_called_before_a_halved_round_is_tried_again(network, monkeypatch):
+    halved = []
+    tried = raise_for(monkeypatch, (0, 0), RuntimeError("DefaultCPUAllocator: not enough memory"))
+    with pytest.raises(RuntimeError, match="not enough memory"):
+        small_round(network, WIDTHS, on_halving=lambda at_once: halved.append((at_once, len(tried))))
+    assert halved == [(3, 1), (2, 2), (1, 4)]

@@ -1,7 +1,7 @@
 """BOCL (the paper's Algorithm 1): grow for every task as much as a Bayesian search finds worth its price.
 
-The first task trains the base network whole. Every later task freezes what is known, searches how many
-units to add to each hidden group, gates what it reads with its own attention, and has its own head.
+The first task trains the whole base network. Every later task freezes what is there, searches how many units to add to
+each hidden group, gates what it reads with its own attention, and has its own head.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class BOCL(GrowingLearner):
 
     name: ClassVar[str] = "bocl"
     if_out_of_memory: ClassVar[str] = "smaller search.bounds, search.round_size or recipe.batch_size"
+    remembers: ClassVar[bool] = True  # what a search tried is data for later ones
 
     def __init__(
         self,
@@ -65,9 +66,9 @@ class BOCL(GrowingLearner):
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
-        """Take an nn.Module of conv, linear, norm, pool layers; only its shape is used, weights are made by seed.
+        """Take an nn.Module of conv, linear, norm and pool layers. Only its shape is used; the seed makes the weights.
 
-        tasks         how many there will be: over these a total budget is spread
+        tasks         how many there will be: a total budget is spread over them
         searcher      makes a searcher from a ``Problem`` and the search settings: your own, or the one settings name
         prior_trials  what searches of other runs tried: data for the searches of this one
         """
@@ -86,8 +87,8 @@ class BOCL(GrowingLearner):
         """Search, train, keep the best child."""
         found = self._grow(data, callback, trainer)
         learned = self._commit(task, found.growth, data)
-        if found.trials:
-            self._remember(Experience(found.difficulty, found.growth.widths, found.trials))
+        if found.trials and self.remembers:
+            self.history.append(Experience(found.difficulty, found.growth.widths, found.trials))
         return replace(
             learned,
             trials=found.trials,
@@ -117,12 +118,8 @@ class BOCL(GrowingLearner):
         difficulty = wants_difficulty(self.searcher, self.search)
         return expand(candidates, problem, self.search, self.searcher, difficulty=difficulty)
 
-    def _remember(self, experience: Experience) -> None:
-        """Keep what a search tried: it is data for later ones."""
-        self.history.append(experience)
-
     def check_budget(self, classes: int) -> None:
-        """Refuse a goal whose budgets the tasks to come, of as many classes, exceed even if nothing grows."""
+        """Refuse budgets that the tasks to come, with as many classes, exceed even if nothing grows."""
         check_affordable(self.network, self.goal, classes, tasks=self._tasks_left)
 
     @property
@@ -130,7 +127,7 @@ class BOCL(GrowingLearner):
         return max(self.tasks - len(self.seen), 1)
 
     def replace_last(self, growth: Growth) -> None:
-        """Let another child of the last task, trained for it, take the place of the one that was kept."""
+        """Replace the child that the last task kept by another one that was trained for it."""
         self.network.drop_last()
         self.network.commit(growth)
         if self.history:
@@ -144,7 +141,7 @@ class BOCL(GrowingLearner):
         super()._check_kept(kept, seen)
         history = self._experience(kept.facts, "history")
         self._experience(kept.facts, "prior_trials")
-        wanted = self._remembered(len(seen))
+        wanted = max(len(seen) - 1, 0) if self.remembers else 0
         if len(history) != wanted:
             raise NetworkError(f"facts.history has {len(history)} entries; {len(seen)} tasks leave {wanted}")
 
@@ -152,10 +149,6 @@ class BOCL(GrowingLearner):
         self.history = list(self._experience(kept.facts, "history"))
         if prior_trials := self._experience(kept.facts, "prior_trials"):
             self.prior_trials = prior_trials
-
-    def _remembered(self, tasks: int) -> int:
-        """Return how many searches are remembered after so many tasks."""
-        return max(tasks - 1, 0)
 
     def _experience(self, facts: dict[str, Any], name: str) -> tuple[Experience, ...]:
         where = f"facts.{name}"

@@ -2,8 +2,8 @@
 
 The first task is trained whole, min L(W) + μ‖W‖₁. Task t then takes these steps, W' being its start:
 
-1. selection     train its head alone, min L + μ‖W_head‖₁; S is every unit reached from weights that are not zero
-2. retraining    within S alone: min L(W_S) + μ₂/2 ‖W_S‖² + λ/2 ‖W_S - W'_S‖²
+1. selection     train only its head, min L + μ‖W_head‖₁; S is every unit reached from weights that are not zero
+2. retraining    only within S: min L(W_S) + μ₂/2 ‖W_S‖² + λ/2 ‖W_S - W'_S‖²
 3. expansion     if the training loss is still ≥ τ: k units more per layer, min L(W_N) + μ‖W_N‖₁ + γ Σ_g ‖W_g‖₂
                  with a group g per new unit (a filter of a convolution); units whose group is zero are removed
 4. duplication   a unit whose incoming weights moved by more than σ (in ‖·‖₂) is copied: the copy is new and keeps them,
@@ -15,7 +15,7 @@ size for each weight (``networks/sparse.py``). So μ, γ, μ₂ and λ are coeff
 and zeros are exact.
 
 Every weight is stored once, in one matrix per layer: what it holds of a task is the corner the task sees. Copies are
-stored beside their originals, which old tasks go on using; new units and copies that the head does not reach are not.
+stored next to their originals, which old tasks keep using; new units and copies that the head does not reach are not.
 
 Source: Lifelong Learning with Dynamically Expandable Networks (Yoon et al., 2018). Where this deviates:
 
@@ -26,7 +26,7 @@ Source: Lifelong Learning with Dynamically Expandable Networks (Yoon et al., 201
 - steps 3 and 4 train all that is new to task t, its head and norms included, and nothing else, so that a unit never
   drifts by more than σ in one task; the paper retrains everything in step 4;
 - where an old unit reads a copied one, the new connection starts at 0;
-- norms (batch norms alone) are each task's own and, like biases, part of a unit's group, but not of ‖·‖₁.
+- norms (only batch norms are taken) are each task's own and, like biases, part of a unit's group, but not of ‖·‖₁.
 """
 
 from __future__ import annotations

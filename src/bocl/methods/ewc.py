@@ -10,7 +10,7 @@ Schwarz et al., "Progress & Compress" (form `online`: one quadratic around the l
 A sum of quadratics is a quadratic: with A = Σ_k F_k and m = Σ_k F_k θ*_k / A, all of `separate` is λ/2 A (θ - m)² and a
 constant. So either form stores two numbers per parameter, however many tasks there are.
 
-θ is what all tasks share: the body, and the head where there is one for all. Any other head is its own task's alone and
+θ is what all tasks share: the body, and the head where there is one for all. Any other head belongs to its own task and
 is not trained again. Running statistics of batch norms are no parameters: they follow the newest task, as in SN.
 
 Deviations:

@@ -164,7 +164,7 @@ def growth_problem(network: ExpandableNetwork, classes: int, bounds: Widths, alp
 
 
 def growth_cost(network: ExpandableNetwork, classes: int, reward: RewardSettings) -> Cost:
-    """What units of this growth cost, as a function of z alone."""
+    """What units of this growth cost, as a function of z."""
     space = network.space(classes)
 
     def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:

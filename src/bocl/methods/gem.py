@@ -190,10 +190,9 @@ class StoredSamples:
         return found
 
     def steer(self, trained: Children, parameters: Mapping[str, Tensor]) -> Iterator[Part]:
-        """Project the gradients of the shared parameters, where some memory is against them; else leave them alone.
+        """Project the gradients of the shared parameters if the samples of an earlier task are against them.
 
-        The host solves the dual in between (``Hooks``). Numbers that are not finite stay so, be they the batch's or a
-        memory's, and the training tells that it diverged.
+        The host solves the dual in between (``Hooks``). Numbers that are not finite stay so, and the training fails.
         """
         stored = self.gradients(trained)
         rows = torch.cat([gradient.flatten(1) for gradient in stored.values()], dim=1)  # G (T, P)
@@ -220,7 +219,7 @@ def dual(products: NDArray[Any], along: NDArray[Any], margin: float) -> NDArray[
     products  P = G Gᵀ (T, T)
     along     c = G g (T,)
     """
-    from scipy.linalg import cholesky, solve_triangular  # a third of a second, for runs of GEM alone
+    from scipy.linalg import cholesky, solve_triangular  # a third of a second, needed by GEM only
     from scipy.optimize import nnls
 
     ridge = np.maximum(RIDGE * products.diagonal(), np.finfo(float).tiny)  # a gradient may be zero

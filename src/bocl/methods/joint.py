@@ -27,7 +27,7 @@ from bocl.wording import counted
 
 
 class Joint(Learner):
-    """Control: one network with a head per task, trained anew on all tasks together."""
+    """Control: one network with a head per task, trained from scratch on all tasks together."""
 
     name: ClassVar[str] = "joint"
     forgets: ClassVar[bool] = True

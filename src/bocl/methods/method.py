@@ -2,7 +2,7 @@
 
 A method is a ``Learner``: it says how it learns a task (``_learn``) and with which network. What the rest of the house
 asks of a method (its budget, its proof, its gates, what it keeps) are methods of ``Learner`` with a default, so that
-nobody needs to know which method it is. A method counts tasks in the order it learns them, from 0.
+no other room needs to know which method it is. A method counts tasks in the order it learns them, from 0.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Learner:
     def learn(self, task: Task, callback: Callback = ignore_events, *, trainer: RoundTrainer | None = None) -> Learned:
         """Learn one more task.
 
-        callback   is told what happens, for a person to watch
-        trainer  trains the rounds of methods that grow children, instead of this process
+        callback  is called with every event, so that a person can watch; results never depend on it
+        trainer   trains the rounds of methods that grow children, instead of this process
         """
         check_task(self.graph, task, self.seen)
         self.check_budget(task.classes)

@@ -56,7 +56,7 @@ class PGNSettings:
 
 
 class PGN(Learner):
-    """Progressive network: one column per task beside frozen ones."""
+    """Progressive network: one column per task next to frozen ones."""
 
     name: ClassVar[str] = "pgn"
     forgets: ClassVar[bool] = False

@@ -2,7 +2,7 @@
 
 r(z) = A(z) - α Σ_i z_i / n        z drawn from an LSTM's policy, which follows the gradient of E r(z)
 
-Source: Xu and Zhu, Reinforced Continual Learning (2018), by its algorithm. A controller is made anew for every task.
+Source: Xu and Zhu, Reinforced Continual Learning (2018), by its algorithm. Every task has a new controller.
 Deviations, in both controllers: no child is trained twice, a repeated draw is answered from its record
 (``search/reinforce.py``); the child z = 0 is trained with the first and can win; A is measured on validation samples.
 The `tuned` controller also learns from batches of four, with standardised rewards, larger steps and an entropy bonus.
@@ -22,7 +22,6 @@ from bocl.methods.budget import GoalSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
-from bocl.records.record import Experience
 from bocl.search.settings import ControllerName, SearchSettings
 from bocl.training.recipe import Recipe
 
@@ -48,6 +47,7 @@ class RCL(BOCL):
     """
 
     name: ClassVar[str] = "rcl"
+    remembers: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -91,9 +91,3 @@ class RCL(BOCL):
             seed=seed,
             device=device,
         )
-
-    def _remember(self, _experience: Experience, /) -> None:
-        """Keep nothing: every task's controller starts anew."""
-
-    def _remembered(self, _tasks: int, /) -> int:
-        return 0

@@ -35,7 +35,7 @@ class RewardSettings:
 
 
 def unit_costs(parameters: Callable[[NDArray[np.int64]], NDArray[np.int64]], groups: int) -> NDArray[np.int64]:
-    """Return (groups,): what one more unit in each group alone brings."""
+    """Return (groups,): what one more unit in just this group brings."""
     z = np.vstack([np.zeros((1, groups), dtype=np.int64), np.eye(groups, dtype=np.int64)])
     totals = parameters(z)
     costs: NDArray[np.int64] = totals[1:] - totals[0]

@@ -41,8 +41,8 @@ class Round:
     pad_to            the widths that all children are padded to
     recipe            how they are trained
     fresh             whether they grow from nothing instead of from the network
-    memory_gb         most memory they may take together; a larger round is trained in parts
-    children_at_once  most children trained together, None for no limit
+    memory_gb         most memory they may take together; a larger round is trained in parts; None for no limit
+    children_at_once  most children trained together; None for no limit
     """
 
     purpose: str
@@ -54,7 +54,7 @@ class Round:
     pad_to: Widths
     recipe: Recipe
     fresh: bool = False
-    memory_gb: float = math.inf
+    memory_gb: float | None = None
     children_at_once: int | None = None
 
 
@@ -100,7 +100,7 @@ class RoundMaker:
     classes: int
     recipe: Recipe
     seed: int
-    memory_gb: float = math.inf
+    memory_gb: float | None = None
     children_at_once: int | None = None
 
     def base(self, widths: Widths, purpose: str = "base") -> Round:
@@ -164,9 +164,9 @@ class LocalTrainer:
     ) -> list[TrainedChild]:
         """Train a round; see ``RoundTrainer``.
 
-        A round that is too large is trained in parts. Out of memory all the same, it starts again in parts of half the
-        size, so that all its children are trained with one number at once. A child whose loss is not finite, or that
-        raises, fails; the others go on.
+        A round that is too large is trained in parts. If it still runs out of memory, it starts again in parts of half
+        the size, so that all children are trained with the same number at once. A child whose loss is not finite, or
+        that raises, fails; the others continue.
         """
         if asked.fresh:
             network = ExpandableNetwork(network.graph, network.settings, network.device)
@@ -186,7 +186,7 @@ class LocalTrainer:
     def _train_or_fail(
         self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, callback: Callback
     ) -> list[TrainedChild]:
-        """Train some children of a round together; where that raises, each alone, to tell which of them it was."""
+        """Train some children of a round together. If that raises, train each by itself, to see which it was."""
         try:
             return self._train(asked, network, data, part, callback)
         except Exception as error:
@@ -221,7 +221,7 @@ class LocalTrainer:
 def _children_that_fit(asked: Round, network: ExpandableNetwork, data: DeviceTask) -> int:
     """Return how many children may be trained together within the round's limits; one child is never too many."""
     at_once = min(len(asked.widths), asked.children_at_once or len(asked.widths))
-    if at_once == 1 or math.isinf(asked.memory_gb):
+    if at_once == 1 or asked.memory_gb is None:
         return at_once
     one = network.grow(asked.widths[:1], asked.classes, seeds=asked.seeds[:1], pad_to=asked.pad_to)
     needed = training_bytes(one, data, asked.recipe.batch_size)

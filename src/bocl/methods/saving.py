@@ -126,12 +126,12 @@ def _seal(model: Mapping[str, Any]) -> str:
 
 
 def load(folder: str | Path, *, device: str | torch.device = "auto", **options: Any) -> Any:
-    """Rebuild a learner from its folder alone; it predicts the same bits and can go on learning.
+    """Rebuild a learner from its folder; it predicts the same bits and can learn further tasks.
 
     folder   of ``save``, or of a run, whose last checkpoint is taken
     options  what a save cannot hold, such as BOCL's ``searcher``
     """
-    resolve_device(device)  # what the caller gave wrong is told before, and apart from, what the folder holds
+    resolve_device(device)  # a mistake of the caller is raised before, and apart from, what is wrong with the folder
     folder = _last_checkpoint(Path(folder))
     model = _read_model(folder)
     path = folder / _FILE
@@ -149,7 +149,7 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
         method: Learner = kind(graph, device=device, **settings)
     except _SENSELESS as error:
         raise _unreadable(path, error) from error
-    if options:  # made anew, so that a wrong option is told as the caller's mistake
+    if options:  # made again, so that a wrong option is raised as the caller's mistake
         method = kind(graph, device=device, **settings, **options)
     try:
         state = State(model["facts"], tensors)

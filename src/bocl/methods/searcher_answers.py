@@ -16,7 +16,7 @@ from bocl.wording import counted
 
 
 def check_searcher(searcher: Any) -> None:
-    """Refuse an object that cannot be asked, told and done with."""
+    """Refuse an object without ask(), tell() or best()."""
     missing = [name for name in ("ask", "tell", "best") if not callable(getattr(searcher, name, None))]
     if missing:
         raise InputError(

@@ -22,7 +22,7 @@ from bocl.training.trainer import Fit
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
-    """What the objective has beside the loss, over all that is trained.
+    """What the objective has besides the loss, over all that is trained.
 
     μ‖W‖₁ + γ Σ_g ‖W_g‖₂ + μ₂/2 ‖W‖² + λ/2 ‖W - W'‖²
 
@@ -55,7 +55,7 @@ def train_part(
 ) -> tuple[dict[str, Tensor], Fit]:
     """Train what the masks say and return all tensors; the rest keeps its bits.
 
-    step  what this training is for, to be told
+    step  what this training is for, for the event
 
     Penalties are solved for after every step on the loss (``training/proximal.py``), so that zeros are exact. The
     recipe must have no weight decay, which would move what has no gradient.
