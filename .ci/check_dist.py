@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[1]
 LARGEST = 400_000  # bytes of a wheel
 SOURCE_FILES = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml", ".gitignore"}
-NEEDED = {"bocl/__init__.py", "bocl/py.typed", "bocl/presets/digits.toml", "bocl/report/page.css"}
+NEEDED = {"bocl/__init__.py", "bocl/__init__.pyi", "bocl/py.typed", "bocl/presets/digits.toml", "bocl/report/page.css"}
 
 
 def wheel_faults(names: Iterable[str], size: int) -> list[str]:
