@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from docstrings import inline, to_rst
+from sphinx.util.typing import stringify_annotation
 from typer.main import get_command
 
 import bocl
@@ -37,6 +39,7 @@ def setup(app: Any) -> dict[str, bool]:
     """Connect to Sphinx."""
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-process-docstring", _rewrite, priority=1)  # before Napoleon
+    app.connect("autodoc-process-signature", _plain_types)
     return {"parallel_read_safe": True}
 
 
@@ -94,7 +97,7 @@ def _section(name: str) -> str:
     found = getattr(bocl, name)
     if inspect.isclass(found) and issubclass(found, BaseException):
         return "Errors"
-    if name in {entry.cls for entry in METHODS.values()}:
+    if inspect.isclass(found) and issubclass(found, bocl.Learner):
         return "Methods"
     if name.endswith("Settings") or name == "Recipe":
         return "Settings"
@@ -102,9 +105,10 @@ def _section(name: str) -> str:
 
 
 def _members(name: str) -> list[str]:
-    methods = {entry.cls for entry in METHODS.values()}
-    if name in methods:
+    if name == "Learner":  # every method has these; the rest of it is for those who write one
         return ["   :members: learn, predict, parameters, save"]
+    if _section(name) == "Methods":
+        return ["   :show-inheritance:"]
     return [] if _section(name) in ("Settings", "Errors") else ["   :members:", "   :exclude-members: __new__"]
 
 
@@ -131,6 +135,8 @@ def _command(name: str, command: Any, underline: str) -> list[str]:
 def _parameters(command: Any) -> list[str]:
     rows = []
     for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
         default = parameter.default
         shown = default is not None and default is not False and not callable(default) and not parameter.required
         if parameter.param_type_name == "option" and parameter.secondary_opts:
@@ -166,6 +172,19 @@ def project_file(name: str) -> str:
 
 def _rewrite(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     lines[:] = to_rst(lines)
+
+
+def _plain_types(app: Any, what: str, name: str, thing: Any, options: Any, signature: str, result: str) -> Any:
+    """Show the fields of settings as ``float`` and ``int``; what their checks are made of says nothing to a reader."""
+    if what != "class" or not is_dataclass(thing):
+        return None
+    hints, shown = get_type_hints(thing), []
+    for entry in fields(thing):
+        default = entry.default if entry.default is not MISSING else entry.default_factory
+        made = isinstance(default, type)
+        value = "" if default is MISSING else f" = {default.__name__}()" if made else f" = {default!r}"
+        shown.append(f"{entry.name}: {stringify_annotation(hints[entry.name], 'smart')}{value}")
+    return f"({', '.join(shown)})", result
 
 
 def _title(text: str, underline: str = "=") -> list[str]:
