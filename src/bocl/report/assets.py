@@ -12,7 +12,6 @@ from bocl.records.files import cannot_write
 from bocl.report.charts import Cell, Chart, Table, numbers
 from bocl.report.layout import draw
 from bocl.report.sections import Report, portraits
-from bocl.report.svg import standalone
 from bocl.wording import one_line
 
 _SPECIAL = re.compile(r"[\\{}&%$#_^~]")
@@ -50,7 +49,7 @@ def _files(report: Report) -> Iterator[tuple[str, bytes]]:
 
 
 def _chart_files(chart: Chart) -> Iterator[tuple[str, bytes]]:
-    yield f"{_safe(chart.name)}.svg", standalone(draw(chart, legend=True)).encode()
+    yield f"{_safe(chart.name)}.svg", draw(chart, legend=True).standalone().encode()
     yield from _table_files(numbers(chart))
 
 

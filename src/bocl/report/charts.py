@@ -57,6 +57,16 @@ class Point:
     ringed: bool = False
     aside: bool = False
 
+    @property
+    def x_edges(self) -> tuple[float, float]:
+        """One standard deviation to either side of ``x``."""
+        return _edges(self.x, self.x_sd)
+
+    @property
+    def y_edges(self) -> tuple[float, float]:
+        """One standard deviation to either side of ``y``."""
+        return _edges(self.y, self.y_sd)
+
 
 @dataclass(frozen=True)
 class Series:
@@ -105,6 +115,11 @@ class Bar:
     sd: float | None
     text: str
     note: str = ""
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """One standard deviation to either side of the value."""
+        return _edges(self.value, self.sd)
 
 
 @dataclass(frozen=True)
@@ -211,3 +226,7 @@ def _table(name: str, header: tuple[str, ...], rows: Sequence[tuple[Cell, ...]])
     """Leave out columns that hold nothing."""
     kept = [index for index in range(len(header)) if any(row[index] not in (None, "") for row in rows)]
     return Table(name, tuple(header[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
+
+
+def _edges(value: float, sd: float | None) -> tuple[float, float]:
+    return value - (sd or 0), value + (sd or 0)

@@ -11,10 +11,9 @@ from bocl.records.summary import RunSummary
 from bocl.report.charts import Chart, Series
 from bocl.report.drawing import Drawing
 from bocl.report.inside import task_rows
-from bocl.report.layout import draw, sample
+from bocl.report.layout import draw, draw_sample
 from bocl.report.sections import Group, Portrait, Report, Section, portraits
 from bocl.report.style import colours
-from bocl.report.svg import inline
 from bocl.report.systems import StreamResults, shared
 from bocl.wording import counted, duration, one_line, percent, points
 
@@ -105,13 +104,15 @@ def _section(section: Section) -> str:
 
 
 def _figures(charts: Iterable[Chart]) -> str:
-    return "".join(f"<figure>{inline(draw(chart))}</figure>" for chart in charts)
+    return "".join(f"<figure>{draw(chart).inline()}</figure>" for chart in charts)
 
 
 def _legend(series: Iterable[Series]) -> str:
-    keys = [
-        f"<li>{inline(Drawing(20, 12, each.name, [*sample(each, (1, 6))]))}{escape(each.name)}</li>" for each in series
-    ]
+    keys = []
+    for each in series:
+        key = Drawing(20, 12, each.name)
+        draw_sample(key, each, (1, 6))
+        keys.append(f"<li>{key.inline()}{escape(each.name)}</li>")
     return f"<ul class=legend>{''.join(keys)}</ul>"
 
 

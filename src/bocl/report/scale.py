@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import quantiles
 
-from bocl.report.charts import Axis, Kind, Spacing
+from bocl.report.charts import Axis, Spacing
 
 _PADDING = 0.06  # of the range, left free at either end
 _LEAST_ERROR = 1e-4  # an accuracy of 100 % has a place too
@@ -74,14 +74,14 @@ def whole_ticks(scale: Scale, most: int = 10) -> list[float]:
     return found or [float(math.ceil(scale.low))]
 
 
-def say(value: float, kind: Kind, among: Iterable[float] = ()) -> str:
-    """Return a tick's number, as precise as it takes to tell it from those it stands among."""
-    if kind == "count":
+def say(value: float, axis: Axis, among: Sequence[float] = ()) -> str:
+    """Return a tick's number, as precise as its neighbours need where they are evenly spaced."""
+    if axis.kind == "count":
         if abs(value) >= 1e6:
             return f"{value / 1e6:g}M"
         return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"
-    factor = 100 if kind == "percent" else 1
-    shown = [factor * each for each in among] or [factor * value]
+    factor = 100 if axis.kind == "percent" else 1
+    shown = [factor * each for each in (axis.spacing == "even" and among) or [value]]
     digits = next((digits for digits in range(4) if all(abs(round(s, digits) - s) < 1e-9 for s in shown)), 4)
     text = f"{factor * value:.{digits}f}"
     return "0" if float(text) == 0 else text
