@@ -117,7 +117,7 @@ def everything():
     drawing.circle((3, 3), 1, "#123456", inside="paper")
     drawing.circle((3, 3), 1, "ink", inside="none")
     drawing.box((1, 1), 2, 2, "grid", "a box")
-    drawing.words((1, 1), "<b>&\"'", 11, "end", bold=True, upward=True)
+    drawing.title((1, 1), "<b>&\"'", 11)
     drawing.words((1, 1), "a\x01b\ud800c", 11)
     return drawing
 

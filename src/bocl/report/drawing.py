@@ -61,27 +61,20 @@ class Drawing:
         self._add("rect", note, x=corner[0], y=corner[1], width=width, height=height, fill=colour)
 
     def words(
-        self,
-        place: Place,
-        text: str,
-        size: float,
-        anchor: str = "start",
-        colour: str = "ink",
-        *,
-        bold: bool = False,
-        upward: bool = False,
+        self, place: Place, text: str, size: float, anchor: str = "start", colour: str = "ink", **more: str
     ) -> None:
-        """Write a line of text. ``anchor``: which part of it is at the place; ``upward``: turned to read from below."""
+        """Write a line of text; ``anchor`` says which part of it is at the place."""
+        own = {} if anchor == "middle" else {"text_anchor": anchor}
+        self._add("text", text, x=place[0], y=place[1], font_size=size, fill=colour, **own, **more)
+
+    def title(self, place: Place, text: str, size: float) -> None:
+        """Write a line of bold text."""
+        self.words(place, text, size, font_weight="600")
+
+    def upward(self, place: Place, text: str, size: float) -> None:
+        """Write the name of a vertical axis, to be read from below, with its middle at the place."""
         x, y = map(_number, place)
-        look = {"x": x, "y": y, "font_size": _number(size), "fill": colour}
-        self._add(
-            "text",
-            text,
-            **look,
-            text_anchor=None if anchor == "middle" else anchor,
-            font_weight="600" if bold else None,
-            transform=f"rotate(-90 {x} {y})" if upward else None,
-        )
+        self.words(place, text, size, "middle", "muted", transform=f"rotate(-90 {x} {y})")
 
     def inline(self) -> str:
         """Return an SVG element for a page that defines every role of ``colours`` as a variable."""

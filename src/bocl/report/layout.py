@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from bocl.report.charts import Axis, Bars, Chart, GrowthChart, HeatMap, Plot, Series, Strips
+from bocl.report.charts import Axis, Bars, Chart, GrowthChart, HeatMap, Plot, Series, Strips, edges
 from bocl.report.drawing import Drawing, Place, text_width
 from bocl.report.label_placement import Area, Name, free_places
 from bocl.report.scale import Scale, fit, say, ticks, whole_ticks
@@ -65,12 +65,12 @@ def _plot(chart: Plot) -> Drawing:
     foot = height - bottom
     drawing = Drawing(width, height, f"{chart.title}: {chart.y.label} against {chart.x.label}")
     points = [point for series in chart.series for point in series.points]
-    x = fit(chart.x, [edge for point in points for edge in point.x_edges], left, right)
-    y = fit(chart.y, chart.y_range or [edge for point in points for edge in point.y_edges], foot, top)
+    x = fit(chart.x, [edge for point in points for edge in edges(point.x, point.x_sd)], left, right)
+    y = fit(chart.y, chart.y_range or [edge for point in points for edge in edges(point.y, point.y_sd)], foot, top)
     whole = chart.x.kind == "count" and x.spacing == "even"
     across = _apart(whole_ticks(x, 3 if small else 8) if whole else ticks(x, few), x, chart.x, size - 1)
     upward = ticks(y, few)
-    drawing.words((4 if small else left, size + 3), chart.title, size if small else size + 1, bold=True)
+    drawing.title((4 if small else left, size + 3), chart.title, size if small else size + 1)
     for line, values in enumerate(below):
         drawing.words((left, 28 + 12 * line), values, size - 2, colour="muted")
     for value in upward:
@@ -81,7 +81,7 @@ def _plot(chart: Plot) -> Drawing:
         drawing.words((x(value), foot + size + 4), say(value, chart.x, across), size - 1, "middle", "muted")
     drawing.line(((left, foot), (right, foot)), "muted", 0.8)
     drawing.words(((left + right) / 2, height - 6), chart.x.label, size, "middle", "muted")
-    drawing.words((size, (top + foot) / 2), chart.y.label, size, "middle", "muted", upward=True)
+    drawing.upward((size, (top + foot) / 2), chart.y.label, size)
     marked = [series for series in chart.series if series.marked]
     for series in (*(series for series in chart.series if not series.marked), *reversed(marked)):  # the first on top
         _draw_series(drawing, series, x, y, 2.6 if small else 3.6)
@@ -113,8 +113,8 @@ def _name_series(drawing: Drawing, every: Sequence[Series], x: Scale, y: Scale, 
         on_line = [place for point, place in zip(series.points, places, strict=True) if not point.aside]
         names.append(Name(series.name, on_line[::-1], rivals))
         for point, (across, down) in zip(series.points, places, strict=True):
-            left, right = map(x, point.x_edges)
-            foot, head = map(y, point.y_edges)
+            left, right = map(x, edges(point.x, point.x_sd))
+            foot, head = map(y, edges(point.y, point.y_sd))
             taken.append((across - 4, down - 4, across + 4, down + 4))
             taken += [(left, down - 2, right, down + 2), (across - 2, head, across + 2, foot)]
         taken += _along(_path(series, x, y))
@@ -145,7 +145,9 @@ def _path(series: Series, x: Scale, y: Scale) -> list[Place]:
 def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: float) -> None:
     style, points, stepped = series.style, series.points, series.joined == "steps"
     if stepped and any(point.y_sd for point in points):
-        below, above = (_steps([(x(point.x), y(point.y_edges[side])) for point in points]) for side in (0, 1))
+        below, above = (
+            _steps([(x(point.x), y(edges(point.y, point.y_sd)[side])) for point in points]) for side in (0, 1)
+        )
         drawing.shape((*above, *reversed(below)), style.colour, opacity="0.15")
     path = _path(series, x, y)
     if len(path) > 1:
@@ -156,9 +158,9 @@ def _draw_series(drawing: Drawing, series: Series, x: Scale, y: Scale, size: flo
     for point in points:
         across, down = place = x(point.x), y(point.y)
         if point.x_sd and not stepped:
-            drawing.line([(x(edge), down) for edge in point.x_edges], style.colour, 1)
+            drawing.line([(x(edge), down) for edge in edges(point.x, point.x_sd)], style.colour, 1)
         if point.y_sd and not stepped:
-            drawing.line([(across, y(edge)) for edge in point.y_edges], style.colour, 1)
+            drawing.line([(across, y(edge)) for edge in edges(point.y, point.y_sd)], style.colour, 1)
         drawing.mark(place, style, 0.7 * size if point.aside else size, point.note)
         if point.ringed:
             drawing.circle(place, 2 * size, "ink", inside="none")
@@ -172,8 +174,10 @@ def _bars(chart: Bars) -> Drawing:
     right, top = width - room, 28.0
     foot = top + _ROW * max(len(chart.rows), 1)
     drawing = Drawing(width, foot + 40, f"{chart.title}: {chart.axis.label}")
-    x = fit(chart.axis, [edge for row in chart.rows for edge in row.edges], left, right, zero=chart.from_zero)
-    drawing.words((0, 14), chart.title, 12, bold=True)
+    x = fit(
+        chart.axis, [edge for row in chart.rows for edge in edges(row.value, row.sd)], left, right, zero=chart.from_zero
+    )
+    drawing.title((0, 14), chart.title, 12)
     marked = _apart(ticks(x, 4), x, chart.axis, size - 1)
     for value in marked:
         drawing.line(((x(value), top - 4), (x(value), foot)), "grid", 0.8)
@@ -190,7 +194,7 @@ def _bars(chart: Bars) -> Drawing:
         else:
             drawing.line(((left, middle), (right, middle)), "grid", 0.8, (1, 3))
         if row.sd:
-            whisker = [(x(edge), middle) for edge in row.edges]
+            whisker = [(x(edge), middle) for edge in edges(row.value, row.sd)]
             drawing.line(whisker, "ink" if chart.from_zero else row.style.colour, 1.4)
         if not chart.from_zero:
             drawing.mark((place, middle), row.style, 4, row.note)

@@ -40,7 +40,7 @@ def draw_heat_map(chart: HeatMap) -> Drawing:
     for place in range(0, columns, max(1, math.ceil(14 / cell))):
         drawing.words((left + (place + 0.5) * cell, foot + 11), chart.columns[place], _SIZE, "middle", "muted")
     drawing.words((left + columns * cell / 2, foot + 26), chart.column_label, 10, "middle", "muted")
-    drawing.words((10, (top + foot) / 2), chart.row_label, 10, "middle", "muted", upward=True)
+    drawing.upward((10, (top + foot) / 2), chart.row_label, 10)
     return drawing
 
 
@@ -51,7 +51,7 @@ def draw_growth(chart: GrowthChart) -> Drawing:
     step = min(34.0, (360.0 - left) / max(tasks, 1))
     width, height = max(left + step * tasks + 4, 190.0), top + len(chart.layers) * (high + gap) + 20
     drawing = Drawing(width, height, chart.title)
-    drawing.words((0, 13), chart.title, 11, bold=True)
+    drawing.title((0, 13), chart.title, 11)
     for layer, name in enumerate(chart.layers):
         total = sum(added[layer] for added in chart.added)
         foot = top + (layer + 1) * high + layer * gap + 12
@@ -76,7 +76,7 @@ def draw_growth(chart: GrowthChart) -> Drawing:
     for task in range(0, tasks, max(1, math.ceil(13 / step))):
         drawing.words((left + (task + 0.5) * step, foot), str(task + 1), _SIZE, "middle", "muted")
     drawing.words((left + step * tasks / 2, height - 5), "task", 10, "middle", "muted")
-    drawing.words((8, (top + foot) / 2), "units", 10, "middle", "muted", upward=True)
+    drawing.upward((8, (top + foot) / 2), "units", 10)
     return drawing
 
 
@@ -110,12 +110,12 @@ def draw_strips(chart: Strips) -> Drawing:
     for tick in whole_ticks(Scale(0, most - 1, 0, 1), 6) if most > 1 else [0.0]:
         drawing.words((left + step * (tick + 0.5), foot + 11), f"{tick:.0f}", _SIZE, "middle", "muted")
     drawing.words((left + step * most / 2, foot + 26), chart.column_label, 10, "middle", "muted")
-    drawing.words((9, (top + foot) / 2), chart.row_label, 10, "middle", "muted", upward=True)
+    drawing.upward((9, (top + foot) / 2), chart.row_label, 10)
     return drawing
 
 
 def _sheet(title: str, width: float, height: float) -> Drawing:
     """Return a sheet with a title, wide enough for it."""
     drawing = Drawing(max(width, text_width(title, 11) + 6), height, title)
-    drawing.words((0, 13), title, 11, bold=True)
+    drawing.title((0, 13), title, 11)
     return drawing
