@@ -16,7 +16,7 @@ _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 def accuracy_bars(stream: StreamResults) -> Bars:
     """Average test accuracy over all tasks at the end."""
-    rows = _rows(stream, "accuracy", _hundredths)
+    rows = _rows(stream, "accuracy", hundredths)
     axis = by_errors(ACCURACY, [row.value for row in rows])
     return Bars(f"accuracy-{stream.slug}", "accuracy", axis, rows, from_zero=False)
 
@@ -90,11 +90,11 @@ def comparison(stream: StreamResults) -> Table:
         return (
             named(system, setting),
             str(len(setting.runs)),
-            with_sd(setting.spread("accuracy"), _hundredths),
+            with_sd(setting.spread("accuracy"), hundredths),
             with_sd(setting.spread("backward_transfer"), points),
             with_sd(setting.spread("first_task_forgetting"), points),
-            with_sd(setting.spread("parameters"), _whole),
-            _whole(setting.spread("attention").mean),
+            with_sd(setting.spread("parameters"), whole),
+            whole(setting.spread("attention").mean),
             short_count(setting.spread("extra_numbers").mean),
             millions(setting.spread("samples").mean),
             _time(setting),
@@ -129,7 +129,7 @@ def with_sd(spread: Spread, say: Callable[[float], str]) -> str:
 
 def percent_with_sd(spread: Spread) -> str:
     """Return ``mean ± sd`` of a share as a percentage."""
-    return percent(spread.mean) if not spread.sd else f"{_hundredths(spread.mean)} ± {percent(spread.sd)}"
+    return percent(spread.mean) if not spread.sd else f"{hundredths(spread.mean)} ± {percent(spread.sd)}"
 
 
 def short_count(value: float) -> str:
@@ -170,9 +170,11 @@ def _time(setting: Setting) -> str:
     return f"{duration(setting.spread('seconds').mean)} (shared)" if any(map(shared, setting.runs)) else ""
 
 
-def _hundredths(value: float) -> str:
+def hundredths(value: float) -> str:
+    """Return a share as a percentage without its sign."""
     return f"{100 * value:.2f}"
 
 
-def _whole(value: float) -> str:
+def whole(value: float) -> str:
+    """Return a count with every digit."""
     return f"{value:,.0f}"
