@@ -1,6 +1,6 @@
-"""What the paper claims, as figures, each with the place it is printed. ``findings.py`` sets ours beside them.
+"""What the paper claims, as numbers, each with the place it is printed. ``findings.py`` compares our runs with them.
 
-Shares are fractions: 0.36 is 36 % fewer; a negative one is more. The streams are of ten tasks.
+Shares are fractions: 0.36 is 36 % fewer, and a negative one is more. The streams have ten tasks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Measure = Literal["accuracy", "parameters", "time", "front", "keeps", "forgets",
 class Claim:
     """One claim.
 
-    figure   the figure or table of the report it stands beside
+    figure   the figure or table of the report that shows it
     stream   our name of the benchmark
     measure  what is compared
-    rival    what BOCL is compared with, or the method that is spoken of
-    value    the figure printed; None where the paper shows an order without saying a number
+    rival    what BOCL is compared with, or the method that the claim is about
+    value    the number printed; None if the paper shows an order without a number
     where    the place in the paper
     """
 

@@ -1,4 +1,4 @@
-"""The paper's claims beside ours: met, missed, by how much; and the parameter reductions of its Table 1."""
+"""The paper's claims compared with our runs: met or missed, and by how much; and the reductions of its Table 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bocl.wording import counted, points
 from replication.claims import CLAIMS, FIXED_SIZE, GROWING, TASKS, Claim, Measure
 from replication.paper_figures import attention_gains, by_the_paper, searchers
 
-ON_PAR = 0.0025  # of accuracy that a setting on par may be behind: a quarter of a point
+ON_PAR = 0.0025  # how far behind in accuracy a setting on par may be: a quarter of a point
 RIVALS = ("pgn", "den", "rcl")
 
 Verdict = Literal["met", "missed", "open"]
@@ -25,13 +25,13 @@ Runs = Sequence[RunSummary]
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim and what our runs say of it.
+    """A claim and what our runs show.
 
     about    what is claimed
-    paper    its figure
-    ours     our figure; '' where no run tells
-    verdict  `open` where no run tells
-    margin   by how much it is met or missed; of an open one, what is missing
+    paper    the paper's figure
+    ours     our figure; '' if no run shows it
+    verdict  `open` if no run shows it
+    margin   by how much it is met or missed; what is missing if it is open
     """
 
     claim: Claim
@@ -43,21 +43,21 @@ class Finding:
 
     @classmethod
     def missing(cls, claim: Claim, about: str, paper: str, stream: StreamResults, *methods: str) -> Finding:
-        """Leave a claim open that asks for runs of several methods."""
+        """Leave a claim open because methods it is about were not run."""
         absent = [method for method in methods if stream.system(method) is None]
         return cls(claim, about, paper, margin=f"no run of {' or '.join(absent)}")
 
 
 def smallest_on_par(own: System, rival: Setting) -> Setting | None:
-    """Return BOCL's setting of fewest parameters that is on par with a rival on validation samples, if one is."""
+    """Return BOCL's smallest setting that is on par with a rival on validation samples, if there is one."""
     enough = [one for one in own.settings if _ahead(one, rival, "validation") >= -ON_PAR]
     return min(enough, key=lambda setting: setting.spread("parameters").mean, default=None)
 
 
 def reductions(streams: Sequence[StreamResults]) -> Table:
-    """Table 1: parameters BOCL saves at matched accuracy, of every setting of its rivals; * is the one claims are for.
+    """Table 1: parameters BOCL saves at matched accuracy, for every setting of its rivals.
 
-    With our search, and beside the latter with the paper's.
+    An asterisk marks the setting that claims are about. That one is compared with the paper's search, too.
     """
     printed = {(claim.stream, claim.rival): claim.value for claim in CLAIMS if claim.measure == "parameters"}
     rows = []
@@ -81,7 +81,7 @@ def reductions(streams: Sequence[StreamResults]) -> Table:
 
 
 def findings(streams: Sequence[StreamResults], figure: str | None = None) -> list[Finding]:
-    """Return what our runs say of the claims on the streams that are here, or of those beside one figure."""
+    """Return what our runs show about the claims on these streams, or about those of one figure."""
     by_name = {stream.name: stream for stream in streams if stream.tasks == TASKS and stream.systems}
     return [
         _JUDGES[claim.measure](claim, by_name[claim.stream])
@@ -113,7 +113,7 @@ def _time(claim: Claim, stream: StreamResults) -> Finding:
     mine, theirs = own.headline, other.headline
     fewer = _share_saved(mine.runs, theirs.runs, "samples")
     if not mine.timed or not theirs.timed:
-        reason = f"not both were run alone on one device; samples saved: {_share(fewer)}"
+        reason = f"not both had a device to themselves; samples saved: {_share(fewer)}"
         return Finding(claim, about, paper, margin=reason)
     saved = _share_saved(mine.timed, theirs.timed, "seconds")
     theirs_apart = theirs.one_by_one if searches(claim.rival) else theirs.timed
@@ -205,7 +205,7 @@ def _attention(claim: Claim, stream: StreamResults) -> Finding:
     paper = f"{points(claim.value)} points"
     gains = [gain for _, gain in attention_gains(stream)]
     if not gains:
-        return Finding(claim, about, paper, margin="no runs of bocl that differ in attention alone")
+        return Finding(claim, about, paper, margin="no runs of bocl that differ only in attention")
     over = Spread.of(gains)
     sd = "" if over.sd is None else f" ± {100 * over.sd:.2f}"
     ours = f"{points(over.mean)}{sd} points, {over.count} pairs"
@@ -227,7 +227,7 @@ _JUDGES: dict[Measure, Callable[[Claim, StreamResults], Finding]] = {
 def _judged(
     claim: Claim, about: str, paper: str, ours: str, value: float, wanted: float, say: Callable[[float], str]
 ) -> Finding:
-    """Meet a claim with a value that is wanted to be at least so high."""
+    """Judge a claim that is met by a value of at least ``wanted``."""
     off = say(abs(value - wanted))
     margin = f"by {off}" if any(digit in off.partition(" ")[0] for digit in "123456789") else ""
     return Finding(claim, about, paper, ours, "met" if value >= wanted else "missed", margin)
@@ -243,7 +243,7 @@ def _beats(one: Setting, other: Setting) -> bool:
 
 
 def _beyond(one: Setting, others: Sequence[Setting]) -> bool:
-    """Whether a setting is larger and more accurate than all others, which have nothing to set beside it."""
+    """Whether a setting is larger and more accurate than all others, so that none compares with it."""
     return all(_lead(one, other) > 0 and _saved(other, one) > 0 for other in others)
 
 
@@ -257,7 +257,7 @@ def _ahead(one: Setting, other: Setting, figure: str) -> float:
 
 
 def _saved(one: Setting, other: Setting) -> float:
-    """Return the share of another setting's parameters that one does without."""
+    """Return the share of the other setting's parameters that the first one saves."""
     return _share_saved(one.runs, other.runs, "parameters")
 
 
@@ -267,7 +267,7 @@ def _share_saved(one: Runs, other: Runs, figure: str) -> float:
 
 
 def _means(one: Runs, other: Runs, figure: str) -> tuple[float, float]:
-    """Return a figure of both, over the seeds that both were run with where there are such."""
+    """Return the means of a figure for both, over the seeds that both were run with if there are any."""
     mine, theirs = (Setting("", tuple(runs)).spread(figure).mean for runs in of_common_seeds([one, other]))
     return mine, theirs
 

@@ -1,4 +1,4 @@
-"""The paper's figures from our records: which systems stand in them, and what the library's report does not draw."""
+"""The paper's figures from our records: which systems are in them, and what the library's report does not draw."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bocl.wording import duration, millions, points
 
 
 def main_systems(stream: StreamResults) -> list[System]:
-    """Return every method as it is, BOCL with the paper's search, RCL as released; others have figures of their own.
+    """Return every method as it is, BOCL with the paper's search and RCL as released; others have their own figures.
 
-    Of a method that was run as a variant alone, the first stands for it, under its own name.
+    A method that was only run as variants is represented by the first of them, under its own name.
     """
     first: dict[str, System] = {}
     for system in stream.systems:
@@ -38,12 +38,12 @@ def only_main(stream: StreamResults) -> StreamResults:
 
 
 def by_the_paper(system: System) -> bool:
-    """Return whether a system is BOCL as it is but for the search, which is the paper's."""
+    """Return whether a system is BOCL as it is, except that it has the paper's search."""
     return system.changed == ("search.kind",) and search_kind(system) == "paper"
 
 
 def searchers(stream: StreamResults, method: str = "bocl") -> list[System]:
-    """Return a method as it is and with other searches; other variants of it are left out."""
+    """Return a method as it is and with other searches, without its other variants."""
     return [
         system
         for system in stream.systems
@@ -52,7 +52,7 @@ def searchers(stream: StreamResults, method: str = "bocl") -> list[System]:
 
 
 def compared_searches(stream: StreamResults) -> Compared:
-    """Return what Figure 5 compares: searches for BOCL, and RCL's runs of their seeds if scored on the same samples."""
+    """Return what Figure 5 compares: searches for BOCL, and RCL with the same seeds if scored on the same samples."""
     own = paired(searchers(stream))
     if not own:
         return paired(searchers(stream, "rcl"))
@@ -62,17 +62,17 @@ def compared_searches(stream: StreamResults) -> Compared:
 
 
 def accuracy_against_trials(stream: StreamResults) -> Plot:
-    """Figure 5: accuracy of the best child so far; on test samples where the searches for BOCL have scored them."""
+    """Figure 5: accuracy of the best child so far, on test samples if the searches for BOCL have scored them."""
     return plot_trials(f"figure-5-{stream.slug}", stream.label, compared_searches(stream))
 
 
 def reward_against_trials(stream: StreamResults) -> Plot:
-    """Figure 5, of what is searched for: the same less the price of its units, where all searches pay the same."""
+    """Figure 5 for the reward: the same less the price of the child's units, if all searches have the same prices."""
     return plot_trials(f"figure-5-reward-{stream.slug}", stream.label, _rewarded_alike(stream), priced=True)
 
 
 def _rewarded_alike(stream: StreamResults) -> Compared:
-    """Return the searches for BOCL if their rewards are accuracy less one price of units, else none."""
+    """Return the searches for BOCL if all rewards are accuracy less the same price of units, else none."""
     own = paired(searchers(stream))
     settings = [relevant_settings(run.config) for _, runs in own for run in runs]
     asked = {name for one in settings for name in one if name.startswith(("reward.", "goal."))}
@@ -81,7 +81,7 @@ def _rewarded_alike(stream: StreamResults) -> Compared:
 
 
 def times(stream: StreamResults) -> Table:
-    """What learning all tasks took on a device of its own, with children trained together and one by one."""
+    """How long learning all tasks took on a device of its own, with children trained together and one by one."""
     rows = []
     for system in stream.systems:
         for setting in system.settings:
@@ -116,7 +116,7 @@ def pairs(stream: StreamResults, name: str, one: Any, other: Any) -> list[tuple[
 
 
 def attention_gains(stream: StreamResults) -> list[tuple[RunSummary, float]]:
-    """Return for every pair of BOCL runs with and without attention, else alike, what attention is worth."""
+    """Return, for every pair of BOCL runs that differ only in attention, the run with it and what it gained."""
     return [
         (with_it, with_it.figures()["accuracy"] - without.figures()["accuracy"])
         for with_it, without in pairs(stream, "growth.attention", True, False)

@@ -29,11 +29,11 @@ _WHO = {
     "bocl": "searches in our way",
     "bocl, paper's search": "as the paper does",
     "fixed": "adds the same units for every task",
-    "frozen": "adds no units, attention and heads alone",
+    "frozen": "adds no units, only attention and heads",
     "independent": "trains a network for each task",
     "joint": "learns all tasks so far at once",
 }
-#: How the library names its charts → their place in the paper and their letter there.
+#: Prefix of a chart's name in the library → prefix in the paper, and the letter before its title.
 _PLACES = {
     "accuracy-": ("figure-2a-", "(a) "),
     "parameters-": ("figure-2b-", "(b) "),
@@ -54,7 +54,7 @@ def replicate(runs: Sequence[RunSummary]) -> Report:
 
 
 def paper_sections(streams: Sequence[StreamResults]) -> list[Section]:
-    """Return the paper's figures and tables, each with its claims and what our runs say of them."""
+    """Return the paper's figures and tables, each with its claims and what our runs show."""
     compared = [stream for stream in streams if stream.systems]
     judged = findings(compared)
     everything, *_ = sections(compared)
@@ -80,17 +80,17 @@ def paper_sections(streams: Sequence[StreamResults]) -> list[Section]:
         Section(
             "table-1",
             "Table 1: parameters saved at matched accuracy",
-            "Beside every setting of a rival (an asterisk marks the one of Figure 2, for which claims are judged) "
-            "stands the BOCL setting of fewest parameters whose validation accuracy is no more than "
-            f"{100 * ON_PAR:g} points lower; the test split matches nothing. A search picks its children by validation "
-            "accuracy, which flatters them: a claim is met only where test accuracy, too, is no more than that lower. "
-            "Only settings among these runs are used, nothing is interpolated.",
+            "Every setting of a rival (an asterisk marks the one in Figure 2, for which claims are judged) is compared "
+            "with the BOCL setting that has the fewest parameters and a validation accuracy no more than "
+            f"{100 * ON_PAR:g} points lower; the test split is not used to match them. A search picks its children by "
+            "validation accuracy, which flatters them: a claim is met only if test accuracy, too, is no more than that "
+            "lower. Only settings among these runs are used; nothing is interpolated.",
             tables=(("", reductions(compared)),),
         ),
         Section(
             "attention",
             "Attention, with and without",
-            "Runs that differ in attention alone, paired by seed: average test accuracy with it less that without.",
+            "Runs that differ only in attention, paired by seed: average test accuracy with it less that without.",
             side_by_side(compared, attention_ablation),
         ),
     ]
@@ -102,7 +102,7 @@ def paper_sections(streams: Sequence[StreamResults]) -> list[Section]:
 
 
 def _as_figure(section: Section, key: str, number: str) -> Section:
-    """Return a section of the library's report as a figure of the paper, its charts named by their place in it."""
+    """Return a section of the library's report as a figure of the paper, with charts named by their place there."""
     rows: Rows = tuple((heading, tuple(map(_in_its_place, charts))) for heading, charts in section.rows)
     return replace(section, key=key, title=f"{number}: {section.title[0].lower()}{section.title[1:]}", rows=rows)
 
@@ -115,7 +115,7 @@ def _in_its_place(chart: Chart) -> Chart:
 
 
 def _judged(section: Section, found: Sequence[Finding]) -> Section:
-    """Return a section with the claims that stand beside it; one that shows nothing has them as a file only."""
+    """Return a section with its claims; one that shows nothing has them only as a file."""
     if not found:
         return section
     header = ("claim", "stream", "where", "paper", "ours", "verdict", "margin")
@@ -125,10 +125,10 @@ def _judged(section: Section, found: Sequence[Finding]) -> Section:
 
 
 def _scoreboard(figures: Sequence[Section], found: Sequence[Finding]) -> Section:
-    """Say how many of the paper's claims these runs meet, figure by figure."""
+    """Return how many of the paper's claims these runs meet, figure by figure."""
     title = "The paper’s claims"
     if not found:
-        none = "None of these runs is of one of the paper’s streams of ten tasks, so its claims are not judged."
+        none = "None of these runs is on one of the paper’s streams of ten tasks, so its claims are not judged."
         return Section("claims", title, "", html=f"<p class=caption>{none}</p>")
     entries = []
     for section in figures:
@@ -138,14 +138,14 @@ def _scoreboard(figures: Sequence[Section], found: Sequence[Finding]) -> Section
         name = escape(section.title.partition(":")[0])
         entries.append(f"<li>{f'<a href=#{section.key}>{name}</a>' if section.filled else name} {score}</li>")
     caption = (
-        "Met where our mean is at least what the paper says, noise not weighed; BOCL has its own search and prices "
-        "unless the paper’s are named."
+        "A claim is met if our mean is at least what the paper says; noise is not considered. BOCL has its own search "
+        "and prices unless the paper’s are named."
     )
     return Section("claims", title, caption, html=f"<ul class=score>{''.join(entries)}</ul>")
 
 
 def _claims(found: Sequence[Finding]) -> str:
-    """One row for each claim, one column for each stream."""
+    """Return a table with a row for each claim and a column for each stream."""
     streams = list(dict.fromkeys(finding.claim.stream for finding in found))
     rows: dict[str, dict[str, Finding]] = {}
     for finding in found:
@@ -165,10 +165,10 @@ def _verdict(finding: Finding) -> str:
 
 
 def _who(streams: Sequence[StreamResults]) -> str:
-    """Say what systems are that the paper does not have; of BOCL, whose search it is where there are two."""
+    """Describe the systems that the paper does not have, and BOCL's search if there are two."""
     names = {system.name for stream in streams for system in stream.systems}
     told = [name for name in _WHO if name in names and (name != "bocl" or "bocl, paper's search" in names)]
-    return " Of the systems, " + "; ".join(f"“{name}” {_WHO[name]}" for name in told) + "." if told else ""
+    return " Systems: " + "; ".join(f"“{name}” {_WHO[name]}" for name in told) + "." if told else ""
 
 
 def _of_claims_on_time(streams: Sequence[StreamResults]) -> str:
@@ -177,12 +177,14 @@ def _of_claims_on_time(streams: Sequence[StreamResults]) -> str:
 
 
 def _of_samples(streams: Sequence[StreamResults]) -> str:
-    """Say on which samples Figure 5 scores, and what RCL has to do with it."""
+    """Return which samples Figure 5 scores on, and how RCL takes part."""
     compared = [compared_searches(stream) for stream in streams]
-    said = "Validation samples stand in where a run did not score test samples (test_curve)."
+    said = "If a run did not score test samples (test_curve), validation samples are used."
     if all(map(all_tested, compared)):
-        said = "Test samples are scored once a task is learnt; nothing is chosen by them."
+        said = "Test samples are scored after a task is learnt; nothing is chosen by them."
     if any(system.method == "rcl" for one in compared for system, _ in one):
-        return said + " rcl grows a network of its own, without attention; the claims ask for other searches of bocl’s."
+        return (
+            said + " rcl grows a network of its own, without attention; the claims are about other searches for bocl."
+        )
     left_out = any(searchers(stream, "rcl") for stream in streams)
     return said + (" rcl is left out, as its runs did not score them." if left_out else "")

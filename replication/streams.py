@@ -1,4 +1,4 @@
-"""The replication's runs told apart: the paper's streams first, and as headlines the runs that studies mark so."""
+"""The replication's runs grouped: the paper's streams first, and as headlines the runs that studies mark so."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ STREAMS = ("permuted-mnist", "mixed-mnist", "split-cifar100")
 
 
 def arrange_replication(runs: Sequence[RunSummary]) -> list[StreamResults]:
-    """Tell runs apart; streams are in the paper's order, others after them by name."""
+    """Group runs; streams are in the paper's order, others follow by name."""
     streams = arrange(runs, is_headline)
     return sorted(streams, key=lambda one: STREAMS.index(one.name) if one.name in STREAMS else len(STREAMS))
 
 
 def is_headline(run: RunSummary) -> bool:
-    """Whether a run is of its system's headline: by its record, or where that is older than the mark, by its study."""
+    """Whether a run marks its system's headline: by its record, or if that is older than the mark, by its study."""
     return name_of(run) in headline_names() if run.headline is None else run.headline
 
 

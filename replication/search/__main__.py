@@ -22,7 +22,6 @@ from bocl.errors import ConfigError, FolderError
 from bocl.experiment.store import versions
 from bocl.records.files import check_place, write_whole
 from bocl.report.layout import draw
-from bocl.report.svg import standalone
 from replication.search.growth_table import make_table
 from replication.search.regret_figure import read_standings, regret_plots
 from replication.search.standings import Standing, compare, contestants, streams_of, suggestion_milliseconds
@@ -130,7 +129,7 @@ def figure_command(
     for record in records:
         for plot in regret_plots(record.stem, read_standings(record)):
             place = out / f"{plot.name}.svg"
-            write_whole(place, standalone(draw(plot, legend=True)).encode())
+            write_whole(place, draw(plot, legend=True).standalone().encode())
             typer.echo(str(place))
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, time
-from statistics import fmean, stdev
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
@@ -78,9 +77,3 @@ def millions(count: float) -> str:
 def widths_text(widths: Sequence[int]) -> str:
     """Return units added, one number per hidden group."""
     return ", ".join(map(str, widths))
-
-
-def mean_and_spread(values: Sequence[float], mean: Callable[[float], str], spread: Callable[[float], str]) -> str:
-    """Return ``mean ± sd`` of several values; the mean alone where they are one, or all the same."""
-    centre = mean(fmean(values))
-    return f"{centre} ± {spread(stdev(values))}" if len(set(values)) > 1 else centre

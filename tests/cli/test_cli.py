@@ -321,7 +321,7 @@ def test_a_signal_to_stop_says_how_to_go_on(bocl, monkeypatch, number, wanted):
         patch.setattr(RunStore, "keep_round", lambda *words: (keep_round(*words), signal.raise_signal(number)))
         code, _, err = bocl("run", *SMALL)
     assert code == wanted
-    assert err.splitlines()[-1] == "bocl: stopped; run the same command again to go on from the last finished round"
+    assert err.splitlines()[-1] == "bocl: stopped; run the same command again to resume after the last finished round"
     code, _, err = bocl("run", *SMALL)
     assert code == 0
     assert "task 1/2  1 round recalled, not trained again" in err
@@ -438,7 +438,7 @@ def test_budget_and_target_are_short_for_settings(bocl, tmp_path):
         (("--total-budget", "-3"), "goal.total_budget is -3; it must be at least 1"),
         (("--target", "97"), "goal.target is 97; it must be at most 1"),
         (("--alpha", "-1"), "reward.alpha is -1; it must be"),
-        (("--alpha", "0.01", "--target", "0.9"), "--alpha and --target are two ways to say what is wanted"),
+        (("--alpha", "0.01", "--target", "0.9"), "--alpha and --target are two ways to choose widths"),
     ],
 )
 def test_a_wrong_goal_is_one_line(bocl, words, message):

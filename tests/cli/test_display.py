@@ -224,7 +224,7 @@ def test_running_out_of_memory_leaves_a_line(left, words):
     with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
         tell(TaskStarted(1, 3, "permutation 2"))
         tell(OutOfMemory(left))
-        assert terminal.rows()[1:] == [f"out of memory: going on with {words} at once", "task 2/3  training"]
+        assert terminal.rows()[1:] == [f"out of memory: continuing with {words} at once", "task 2/3  training"]
 
 
 def test_rounds_that_are_recalled_leave_a_line():

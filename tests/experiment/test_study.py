@@ -233,7 +233,7 @@ def test_runs_that_are_timed_share_no_device(tmp_path):
     (tmp_path / "timed.toml").write_text('on = ["digits"]\nalone = true\n[[run]]\nmethod = "sn"')
     command = [sys.executable, "-m", "bocl", "study", "timed.toml", "--out", "out", "--workers", "2"]
     refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    said = "bocl: timed.toml asks for the times of runs alone on their device; leave out --workers\n"
+    said = "bocl: timed.toml measures how long runs take on a device of their own; leave out --workers\n"
     assert (refused.returncode, refused.stderr) == (2, said)
     assert not (tmp_path / "out").exists()
 

@@ -159,7 +159,7 @@ def test_runs_that_shared_a_device_tell_no_time_and_say_so():
     for pair in ((a_run(shares_device=2), a_run("rcl")), (a_run(), a_run("rcl", shares_device=2))):
         found = judged("time", "rcl", *pair)
         assert (found.verdict, found.ours) == ("open", "")
-        assert found.margin == "not both were run alone on one device; samples saved: 0 %"
+        assert found.margin == "not both had a device to themselves; samples saved: 0 %"
 
 
 def test_an_open_claim_says_what_is_missing():

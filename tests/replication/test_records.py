@@ -11,7 +11,6 @@ from bocl.experiment.study import jobs, load_study
 from bocl.records.journal import encode
 from bocl.records.summary import find_runs
 from bocl.report.layout import draw
-from bocl.report.svg import standalone
 from replication import records, tables
 from replication.pack import archive_bytes, pack
 from replication.records import RESULTS, name_of, preset_of
@@ -38,7 +37,7 @@ def test_the_figure_of_the_readme_is_what_the_records_say():
     charts = {
         chart.name: chart for section in paper_sections(tables.paper()) for _, row in section.rows for chart in row
     }
-    assert kept.read_text(encoding="utf-8") == standalone(draw(charts[kept.stem], legend=True)), "run `make page`"
+    assert kept.read_text(encoding="utf-8") == draw(charts[kept.stem], legend=True).standalone(), "run `make page`"
 
 
 def test_every_study_says_what_it_is_for_and_makes_each_run_once():

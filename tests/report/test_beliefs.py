@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from bocl.report.beliefs import calibration, gains, posteriors
 from bocl.report.charts import numbers
-from bocl.report.drawing import Circle, Shape
 from bocl.report.layout import draw
 from bocl.report.sections import portraits
 from bocl.report.systems import arrange
 from report_examples import a_run, a_search, some_diagnostics
+from svg_reader import painted, places, read_svg
 
 
 def told(**changes):
@@ -24,13 +24,12 @@ def test_posteriors_have_a_strip_for_each_task_and_mark_what_was_kept():
     assert (fc1.name, fc1.rows, fc1.kept) == ("x-posterior-fc1", ("2", "3"), (2, 2))
     assert fc2.shares == ((0.5, 0.0, 0.5) + (0.0,) * 7,) * 2
     assert numbers(fc2).rows[:3] == (("2", 0, 0.5, 0), ("2", 1, 0.0, 0), ("2", 2, 0.5, 1))
-    drawing = draw(fc2)
-    bars = [item for item in drawing.items if isinstance(item, Shape)]
-    dots = [item for item in drawing.items if isinstance(item, Circle)]
-    assert bars[0].note == dots[0].note == "task 2: likeliest 0 (50 %), kept 2 (50 %)"
-    step = bars[0].places[2][0] - bars[0].places[1][0]
-    assert dots[0].centre[0] == bars[0].places[0][0] + 2.5 * step
-    assert bars[0].places[1][1] == bars[0].places[5][1] < bars[0].places[3][1], "as high as it is likely"
+    root = read_svg(draw(fc2))
+    bars, dot = painted(root, "path", "bocl")[0], painted(root, "circle", "ink")[0]
+    assert bars.findtext("title") == dot.findtext("title") == "task 2: likeliest 0 (50 %), kept 2 (50 %)"
+    foot, (left, first), (right, _), (_, second), _, (_, third), *_ = places(bars)
+    assert float(dot.get("cx")) == foot[0] + 2.5 * (right - left)
+    assert first == third < second, "as high as it is likely"
 
 
 def test_a_posterior_that_does_not_reach_what_was_kept_is_left_out():

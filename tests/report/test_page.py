@@ -104,7 +104,7 @@ def test_the_stamp_says_what_the_records_are_worth():
     words = " ".join(read(page(compare([a_run(), a_run(seed=1, done=1), a_run(folder="again")]))).text)
     assert "ab" * 8 in words
     assert "not finished" in words
-    assert "a repeat: at most its time counts" in words
+    assert "a repeat: only its time may count" in words
 
 
 def test_a_whole_evaluation_stays_small():

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from bocl.cli.options import Device
+
 
 def bench_command(
     quick: Annotated[bool, typer.Option(help="Fewer samples: seconds instead of minutes.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure a plain loop, an eager loop on the device, and ours, on the same data and widths."""

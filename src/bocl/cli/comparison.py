@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from bocl.records.summary import RunSummary
-from bocl.wording import counted, duration, mean_and_spread, millions, points
+from bocl.report.figures import hundredths, whole, with_sd
+from bocl.report.systems import Spread
+from bocl.wording import counted, duration, millions, points
 
 WIDE = 126  # columns of a terminal that has room for every spread and for attention apart
 
@@ -64,30 +65,18 @@ def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
     """Return the cells of one row, by column."""
     figures = [run.figures() for run in runs]
 
-    def cell(name: str, mean: Callable[[float], str], spread: Callable[[float], str] | None = None) -> str:
-        values = [figure[name] for figure in figures]
-        return mean(fmean(values)) if spread is None else mean_and_spread(values, mean, spread)
+    def cell(name: str, say: Callable[[float], str], *, sd: bool = False) -> str:
+        spread = Spread.of([figure[name] for figure in figures])
+        return with_sd(spread, say) if sd else say(spread.mean)
 
     return {
         "seeds": str(len(runs)),
-        "ACC": cell("accuracy", _hundredths, _hundredths),
-        "BWT": cell("backward_transfer", points, _hundredths if wide else None),
-        "forgot\ntask 1": cell("first_task_forgetting", points, _hundredths if wide else None),
-        "parameters": cell("parameters", _whole, _whole if wide else None),
-        "extra": cell("extra_numbers", _kept),
-        **({"attention": cell("attention", _whole)} if wide else {}),
+        "ACC": cell("accuracy", hundredths, sd=True),
+        "BWT": cell("backward_transfer", points, sd=wide),
+        "forgot\ntask 1": cell("first_task_forgetting", points, sd=wide),
+        "parameters": cell("parameters", whole, sd=wide),
+        "extra": cell("extra_numbers", lambda count: millions(count) if count else "0"),
+        **({"attention": cell("attention", whole)} if wide else {}),
         "samples": cell("samples", millions),
         "time": cell("seconds", duration),
     }
-
-
-def _hundredths(value: float) -> str:
-    return f"{100 * value:.2f}"
-
-
-def _kept(value: float) -> str:
-    return millions(value) if value else "0"
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}"

@@ -1,7 +1,7 @@
 """Runs as they happen: one line per finished task, or per finished run where there are several, and on a terminal
 what is under way below them. Elsewhere plain lines, trial by trial.
 
-Everything goes to standard error, so that standard output holds results alone.
+Everything goes to standard error, so standard output holds only results.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
-from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -34,24 +33,22 @@ class Display:
         self.console = console or Console(stderr=True)
         self._live = Live(console=self.console, refresh_per_second=8, transient=True)
         self._begun = 0
-        self._lines: dict[int, tuple[str, ...]] = {}  # of every run under way, by its number
-        self._one_at_a_time = threading.RLock()  # runs side by side tell from threads of their own
+        self._lines: dict[int, tuple[str, ...]] = {}  # of each run under way, by its number
+        self._one_at_a_time = threading.RLock()  # runs side by side report from threads of their own
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.console.is_terminal:
             self._live.update(Text())
             self._live.stop()
 
     @contextmanager
     def watch(self, config: Config, folder: Path) -> Iterator[Callback]:
-        """Show one run; the listener it yields is handed to the run."""
+        """Show one run; the run is given the callback that this yields."""
         with self._one_at_a_time:
             self._begun += 1
             number = self._begun
@@ -70,7 +67,7 @@ class Display:
         self.console.print(Text(line), soft_wrap=True)
 
     def show(self, number: int, *lines: str) -> None:
-        """Show the passing lines of a run, below those of the runs before it; only a terminal has them."""
+        """Show what a run is doing, below the runs before it; only on a terminal."""
         with self._one_at_a_time:
             self._lines[number] = lines
             if self.console.is_terminal:
@@ -87,7 +84,7 @@ class _RunDisplay:
         self.name = f"run {number}/{display.runs}  {config.method}, seed {config.seed}"
         self.title = self.name if self.several else f"{config.method} on {config.stream.name}, seed {config.seed}"
         self.folder = folder
-        self.told = not self.several or not display.console.is_terminal  # whether every task has a line that stays
+        self.told = not self.several or not display.console.is_terminal  # whether each finished task is printed
         self.task = TaskStarted(0, config.stream.tasks, "")
         self.round = RoundStarted("base", ())
         self.epoch = EpochDone(0, 1)
@@ -112,7 +109,7 @@ class _RunDisplay:
                 self.epoch = event
             case OutOfMemory():
                 children = counted(event.children_at_once, "child", "children")
-                self.display.say(f"out of memory: going on with {children} at once")
+                self.display.say(f"out of memory: continuing with {children} at once")
             case TrialDone():
                 self._trial(event)
             case TaskDone():
@@ -120,7 +117,7 @@ class _RunDisplay:
         self.display.show(self.number, *([self.name] if self.several else []), self._line())
 
     def finished(self) -> None:
-        """Close one of several runs with a line of its own."""
+        """Print a closing line for one of several runs."""
         if self.several and self.done:
             last, seconds = self.done[-1], sum(record.seconds for record in self.done)
             figures = f"ACC {percent(fmean(last.row))}  {last.stored:,} parameters  {duration(seconds)}"
@@ -129,7 +126,7 @@ class _RunDisplay:
             self.display.say(f"{self.name}  finished before")
 
     def failed(self, error: WorkError) -> None:
-        """Say why one of several runs ended early; a single run's error is told at the end."""
+        """Print why one of several runs ended early; the error of a single run is printed at the end."""
         if self.several:
             self.display.say(f"{self.name}  failed: {error}")
 
@@ -157,7 +154,7 @@ class _RunDisplay:
         return f"task {self.task.index + 1}/{self.task.tasks}"
 
     def _line(self) -> str:
-        """Say what is under way: what a narrow terminal can do without comes last."""
+        """Return what is under way; what a narrow terminal can do without comes last."""
         what = self.round
         purpose = {"base": "training", "difficulty": "how hard is it?"}.get(what.purpose, what.purpose)
         if what.purpose == "search":
@@ -178,7 +175,7 @@ class _RunDisplay:
         return "  ".join(parts)
 
     def _seconds_left(self) -> float | None:
-        """Estimate from this task's share of its work and the time of the tasks before; a search may end early."""
+        """Estimate from how much of this task is done and how long earlier tasks took; a search may end early."""
         shown = self.epoch.done / max(self.epoch.total, 1)
         if self.searches:
             if self.round.purpose != "search":

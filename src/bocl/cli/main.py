@@ -25,7 +25,7 @@ from bocl.errors import BoclError, InputError
 from bocl.version import __version__
 from bocl.wording import one_line
 
-UsageError: Any = typer.BadParameter.__base__  # of a command line; Typer gives it no name of its own
+UsageError: Any = typer.BadParameter.__base__  # Typer does not export it under a name
 
 app = typer.Typer(
     name="bocl",
@@ -61,21 +61,24 @@ def _options(
 
 
 def main(commands: typer.Typer = app) -> None:
-    """Run a command line, bocl's own by default, and turn every mistake into one clear message."""
+    """Run a command line, by default that of bocl, and turn every mistake into one clear message."""
     name = commands.info.name
-    sys.path.append("")  # a user's own network may lie in the folder the command is run from
+    sys.path.append("")  # so that a network of the user's in the working folder is found
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an arrow on a terminal without one is no reason to stop
+            stream.reconfigure(errors="replace")  # a terminal that cannot show an arrow is no reason to stop
     try:
         sys.exit(commands(standalone_mode=False))
     except BoclError as error:
         print(f"{name}: {one_line(str(error))}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
     except UsageError as error:
-        print(f"{name}: {one_line(error.format_message())} ({name} --help says what there is)", file=sys.stderr)
+        print(
+            f"{name}: {one_line(error.format_message())} (see {name} --help)",
+            file=sys.stderr,
+        )
         sys.exit(2)
-    except OSError as error:  # the reader of our output went away, or its disk is full
+    except OSError as error:  # whoever reads the output has gone, or its disk is full
         with contextlib.suppress(OSError):
             print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
         os._exit(1)  # an ordinary exit would try to write the rest again

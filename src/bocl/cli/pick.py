@@ -6,20 +6,18 @@ from typing import Annotated
 
 import typer
 
-Alpha = Annotated[float | None, typer.Option(help="Choose by the reward at this price of a unit.")]
-Budget = Annotated[int | None, typer.Option(help="Choose among those that add at most so many parameters.")]
-Target = Annotated[float | None, typer.Option(help="Choose the smallest that is as accurate on validation.")]
+from bocl.cli.options import Alpha, Budget, Data, Device, Run, Target
 
 
 def pick_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    run: Run,
     widths: Annotated[str | None, typer.Option(help="The units it added, separated by commas.")] = None,
     alpha: Alpha = None,
     budget: Budget = None,
     target: Target = None,
-    task: Annotated[int | None, typer.Option(help="The task that is meant, from 1: the last finished one.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    task: Annotated[int | None, typer.Option(help="The task, from 1; it must be the last finished one.")] = None,
+    data: Data = None,
+    device: Device = "auto",
 ) -> None:
     """Commit another trained child of the last finished task, before the next one begins; nothing is trained."""
     from bocl.errors import InputError
@@ -39,10 +37,7 @@ def pick_command(
         typer.echo(f"{where}: ({widths_text(after.widths)}) is what it has; nothing was changed")
         return
     typer.echo(f"{where}: ({widths_text(after.widths)}) in place of ({widths_text(before.widths)})")
-    for when, record in (
-        ("now", after),
-        ("before", before),
-    ):  # without test accuracies: nobody is to pick by them
+    for when, record in {"now": after, "before": before}.items():  # no test accuracies: nobody may pick by them
         added = f"+{sum(record.parameters.values()):,} parameters"
         typer.echo(f"  {when:<6}  validation {percent(record.validation_row[-1])}  {added}")
 

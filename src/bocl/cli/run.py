@@ -7,27 +7,16 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.completion import complete_methods, complete_preset
-
-Source = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[PRESET|CONFIG]", help="A preset by name, or a .toml file.", autocompletion=complete_preset
-    ),
-]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Set one value of the config; repeatable.")
-]
-Methods = Annotated[
-    str | None,
-    typer.Option(
-        help="Methods, separated by commas, or `all`; else the config's own.", autocompletion=complete_methods
-    ),
-]
+from bocl.cli.options import Data, Device, Methods, Overrides, complete_preset
 
 
 def run_command(
-    source: Source = None,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PRESET|CONFIG]", help="A preset by name, or a .toml file.", autocompletion=complete_preset
+        ),
+    ] = None,
     overrides: Overrides = None,
     alpha: Annotated[str | None, typer.Option(help="Price of a unit: short for --set reward.alpha=…")] = None,
     budget: Annotated[
@@ -37,16 +26,16 @@ def run_command(
         str | None, typer.Option(help="Most parameters stored after the last task: goal.total_budget.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="Accuracy that the smallest network to reach it is wanted for: goal.target.")
+        str | None, typer.Option(help="Accuracy to reach with the smallest network: goal.target.")
     ] = None,
     methods: Methods = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas; else the config's own.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder of the runs; else runs/NAME.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     at_once: Annotated[int, typer.Option(help="Runs side by side on one GPU; times are then not each run's own.")] = 1,
-    data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
-    shares_device: Annotated[int, typer.Option(hidden=True, min=1, help="Runs on it at once, for the record.")] = 1,
-    headline: Annotated[bool, typer.Option("--headline", hidden=True, help="It stands for its method.")] = False,
+    data: Data = None,
+    shares_device: Annotated[int, typer.Option(hidden=True, min=1, help="Runs on its device, for the record.")] = 1,
+    headline: Annotated[bool, typer.Option("--headline", hidden=True, help="This run stands for its method.")] = False,
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -60,13 +49,8 @@ def run_command(
     from bocl.wording import counted
 
     if alpha is not None and target is not None:
-        raise InputError("--alpha and --target are two ways to say what is wanted: give one of them")
-    short = {
-        "reward.alpha": alpha,
-        "goal.budget": budget,
-        "goal.total_budget": total_budget,
-        "goal.target": target,
-    }
+        raise InputError("--alpha and --target are two ways to choose widths: give only one of them")
+    short = {"reward.alpha": alpha, "goal.budget": budget, "goal.total_budget": total_budget, "goal.target": target}
     grid = plan(
         source,
         [*(overrides or []), *(f"{name}={value}" for name, value in short.items() if value is not None)],
@@ -90,7 +74,7 @@ def run_command(
                 headline=headline,
             )
     except KeyboardInterrupt as stop:
-        typer.echo("bocl: stopped; run the same command again to go on from the last finished round", err=True)
+        typer.echo("bocl: stopped; run the same command again to resume after the last finished round", err=True)
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if len(grid) == len(failed) == 1:
         raise failed.popitem()[1]

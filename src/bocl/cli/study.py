@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.run import Overrides
+from bocl.cli.options import Data, Device, Overrides
 
 
 def study_command(
     sources: Annotated[list[str], typer.Argument(metavar="STUDY...", help="Studies, .toml files.")],
-    out: Annotated[str, typer.Option("--out", "-o", help="Work folder of the runs, where they go on.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Work folder of the runs, where they are resumed.")],
     on: Annotated[
         str | None,
         typer.Option(
@@ -21,7 +21,7 @@ def study_command(
     only: Annotated[str | None, typer.Option(help="Only runs of these names, separated by commas.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of a study's, separated by commas.")] = None,
     overrides: Overrides = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes at once; 1 where a study is about time.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes at once; 1 if a study is about time.")] = 1,
     records: Annotated[
         str | None,
         typer.Option(
@@ -29,10 +29,10 @@ def study_command(
             "of the same settings, is not made again."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
+    device: Device = "auto",
+    data: Data = None,
 ) -> None:
-    """Make the runs of one study or several; run the same command again to go on."""
+    """Make the runs of one study or several; run the same command again to resume."""
     import shlex
     import sys
     from pathlib import Path
@@ -47,7 +47,7 @@ def study_command(
     studies = {source: load_study(source) for source in sources}
     for source, study in studies.items():
         if study.alone and workers > 1:
-            raise ConfigError(f"{source} asks for the times of runs alone on their device; leave out --workers")
+            raise ConfigError(f"{source} measures how long runs take on a device of their own; leave out --workers")
     wanted = jobs(
         list(studies.values()),
         on=None if on is None else parse_words("--on", on),
@@ -68,7 +68,7 @@ def study_command(
                 tell=typer.echo,
             )
     except KeyboardInterrupt as stop:
-        typer.echo("bocl: stopped; run the same command again to go on", err=True)
+        typer.echo("bocl: stopped; run the same command again to resume", err=True)
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if failed:
         typer.echo(f"bocl: {failed} of {counted(len(wanted), 'run')} failed", err=True)

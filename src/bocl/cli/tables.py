@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -15,21 +17,21 @@ from bocl.cli.comparison import print_comparison
 from bocl.records.summary import RunSummary, journal_of, searched_task
 from bocl.wording import counted, duration, percent, points, widths_text
 
+if TYPE_CHECKING:
+    from bocl.experiment.audit import RunAudit
+
 
 def make_console() -> Console:
-    """Return the console for results: as wide as the terminal, and wide enough for any table where there is none."""
+    """Return the console for results: as wide as the terminal, or wide enough for any table if there is none."""
     console = Console()
     return console if console.is_terminal else Console(width=200)
 
 
 def tell_torn(folder: Path, bytes_left_out: int) -> None:
-    """Say on standard error that a journal ends in a record which is not whole; say nothing where all are."""
+    """Print a warning if a journal ends in an unfinished record."""
     if bytes_left_out:
         left_out = f"{counted(bytes_left_out, 'byte')} of it left out here, and cut off when it is run again"
-        typer.echo(
-            f"bocl: {journal_of(folder)}: its last record is unfinished; {left_out}",
-            err=True,
-        )
+        typer.echo(f"bocl: {journal_of(folder)}: its last record is unfinished; {left_out}", err=True)
 
 
 def print_runs(summaries: Sequence[RunSummary]) -> None:
@@ -42,11 +44,10 @@ def print_runs(summaries: Sequence[RunSummary]) -> None:
 
 
 def print_trials(summary: RunSummary, number: int) -> None:
-    """Print every child that was trained for one task, the one that was kept marked."""
+    """Print every child that was trained for one task, and mark the one that was kept."""
     task = searched_task(summary, number)
-    table = Table(
-        title=escape(f"{summary.folder}: trials of task {number}, {task.name}"), title_justify="left", box=None
-    )
+    title = escape(f"{summary.folder}: trials of task {number}, {task.name}")
+    table = Table(title=title, title_justify="left", box=None)
     for column in ("trial", "added", "accuracy", "parameters", "reward", ""):
         table.add_column(column, justify="left" if column in ("added", "") else "right")
     for index, trial in enumerate(task.trials):
@@ -65,15 +66,44 @@ def print_trials(summary: RunSummary, number: int) -> None:
         console.print(f"difficulty M = {task.difficulty:.4f} (a fresh network's accuracy less that of trial 0)")
 
 
+def print_audit(found: RunAudit) -> None:
+    """Print what was checked of each task, and the journal head that speaks for all."""
+    table = results_table("task", "", "tensors", "canaries", "accuracy", left=("", "canaries"))
+    for task in found.tasks:
+        off = task.canaries
+        table.add_row(
+            str(task.index + 1),
+            escape(task.name),
+            "-" if task.tensors is None else f"{task.tensors} the same",
+            "-" if off is None else "the same bits" if off == 0 else f"within {off:.1g}",
+            "-" if task.accuracy is None else percent(task.accuracy),
+        )
+    console = make_console()
+    console.print()
+    console.print(table)
+    if found.forgets:
+        row = " and its last row" if any(task.accuracy is not None for task in found.tasks) else ""
+        console.print(f"[dim]this method changes earlier tasks: what it stores now{row} can be checked[/dim]")
+    checked = f"as recorded; {found.records} records, {found.files} files, journal head {found.head}"
+    console.print(escape(f"{found.folder}: {checked}"), soft_wrap=True)
+
+
+def results_table(*columns: str, left: Sequence[str] = ()) -> Table:
+    """Return a table without lines; ``left`` names the columns that are not aligned to the right."""
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+    return table
+
+
 def _print_run(console: Console, summary: RunSummary) -> None:
     if not summary.tasks:
         console.print(escape(f"{summary.folder}: no task is finished yet"))
         return
     final = summary.tasks[-1].row
-    table = Table(box=None, pad_edge=False)
     steps = tuple(dict.fromkeys(step for task in summary.tasks for step in task.units))
-    for column in ("task", "", "added", *steps, "learnt", "now", "parameters", "trials", "time"):
-        table.add_column(column, justify="left" if column in ("", "added", *steps) else "right", no_wrap=True)
+    columns = ("task", "", "added", *steps, "learnt", "now", "parameters", "trials", "time")
+    table = results_table(*columns, left=("", "added", *steps))
     for task, now in zip(summary.tasks, final, strict=True):
         table.add_row(
             str(task.index + 1),
@@ -87,10 +117,9 @@ def _print_run(console: Console, summary: RunSummary) -> None:
             duration(task.seconds),
         )
     figures = summary.figures()
-    parts: dict[str, int] = {}
+    parts = Counter[str]()
     for task in summary.tasks:
-        for part, number in task.parameters.items():
-            parts[part] = parts.get(part, 0) + number
+        parts.update(task.parameters)
     console.print()
     console.print(table)
     about = f"units {', '.join(('added', *steps))} in" if steps else "units added to"
@@ -105,8 +134,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
         closing.add_row("kept besides them", f"{figures['extra_numbers']:,} numbers")
     closing.add_row("time", duration(figures["seconds"]))
     if not summary.finished:
-        closing.add_row(
-            "unfinished", f"{len(summary.tasks)} of {counted(summary.wanted, 'task')}; run it again to resume"
-        )
+        done = f"{len(summary.tasks)} of {counted(summary.wanted, 'task')}"
+        closing.add_row("unfinished", f"{done}; run it again to resume")
     closing.add_row("folder", escape(str(summary.folder)))
     console.print(closing)

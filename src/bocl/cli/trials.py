@@ -1,4 +1,4 @@
-"""``bocl trials``: what the searches of runs tried, for the searches of another run."""
+"""``bocl trials``: what the searches of some runs tried, as a file for the searches of another run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from bocl.cli.options import Runs
+
 
 def trials_command(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, or of folders of runs.")],
+    runs: Runs,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("prior_trials.json"),
 ) -> None:
     """Write every trial of runs to a file that another run starts from: `bocl run … --set prior_trials=FILE`."""

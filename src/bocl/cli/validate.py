@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.completion import complete_preset
-from bocl.cli.run import Methods, Overrides
+from bocl.cli.options import Methods, Overrides, complete_preset
 
 
 def validate_command(
@@ -20,7 +19,7 @@ def validate_command(
     ],
     overrides: Overrides = None,
     methods: Methods = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole config as JSON, of each method.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole config of each method as JSON.")] = False,
 ) -> None:
     """Check a config: every key and value, and that its network can be traced and grown by every method named."""
     from bocl.experiment.build import build_method, build_network, build_stream
@@ -29,16 +28,12 @@ def validate_command(
     from bocl.settings import to_plain
     from bocl.wording import counted
 
-    grid = plan(
-        source,
-        overrides or [],
-        methods=methods,
-        device="cpu",
-        tell=lambda line: typer.echo(f"bocl: {line}", err=True),
-    )
-    configs = [config for config, _ in grid]
+    def warn(line: str) -> None:
+        typer.echo(f"bocl: {line}", err=True)
+
+    configs = [config for config, _ in plan(source, overrides or [], methods=methods, device="cpu", tell=warn)]
     config, graph = configs[0], build_network(configs[0].network)
-    if config.stream.name == "permuted-digits":  # needs no download, so that the network is tried on its samples too
+    if config.stream.name == "permuted-digits":  # needs no download, so the network is tried on its samples too
         first = build_stream(config)[0]
         check_task(graph, first, seen=[])
         for each in configs:

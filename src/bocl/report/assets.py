@@ -1,4 +1,4 @@
-"""Every figure as SVG, and its numbers as CSV and LaTeX, in a folder."""
+"""A folder with every figure as SVG, and its numbers as CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from bocl.records.files import cannot_write
 from bocl.report.charts import Cell, Chart, Table, numbers
 from bocl.report.layout import draw
 from bocl.report.sections import Report, portraits
-from bocl.report.svg import standalone
 from bocl.wording import one_line
 
 _SPECIAL = re.compile(r"[\\{}&%$#_^~]")
@@ -24,7 +23,7 @@ def write_assets(report: Report, folder: Path) -> int:
     """Write what a report shows; return how many files there are."""
     count = 0
     for name, data in _files(report):
-        try:  # made again at will, so nobody waits for the disk
+        try:  # can be made again, so it does not wait for the disk
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
         except OSError as error:
@@ -50,7 +49,7 @@ def _files(report: Report) -> Iterator[tuple[str, bytes]]:
 
 
 def _chart_files(chart: Chart) -> Iterator[tuple[str, bytes]]:
-    yield f"{_safe(chart.name)}.svg", standalone(draw(chart, legend=True)).encode()
+    yield f"{_safe(chart.name)}.svg", draw(chart, legend=True).standalone().encode()
     yield from _table_files(numbers(chart))
 
 
@@ -72,7 +71,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return a table as a LaTeX tabular, numbers in six figures."""
+    """Return a table as a LaTeX tabular, numbers to six digits."""
     lines = [_row(table.header), r"\hline", *map(_row, table.rows)]
     return "\n".join([rf"\begin{{tabular}}{{{'l' * len(table.header)}}}", *lines, r"\end{tabular}", ""])
 
@@ -91,5 +90,5 @@ def _latex(cell: Cell) -> str:
 
 
 def _safe(name: str) -> str:
-    """Return a name that any file system takes."""
+    """Return a name that every file system accepts."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")

@@ -1,4 +1,4 @@
-"""What a figure shows, before it is drawn: plain data with labelled axes. ``numbers`` gives any of them as a table."""
+"""What a figure shows, before it is drawn: plain data with labelled axes. ``numbers`` returns it as a table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Cell = str | float | int | None
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a header; a number is a number, and a cell nobody measured is None.
+    """Rows under a header; numbers are kept as numbers, and None is what was not measured.
 
     name    of its files
-    others  rows of settings that do not stand for their system, folded on the page
+    others  rows of settings that are not their system's headline, folded on the page
     """
 
     name: str
@@ -30,10 +30,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: what is measured, its unit included, and how its numbers are said.
+    """What an axis measures, with its unit, and how its numbers are written and spaced.
 
     kind     `percent`: shares, shown times 100; `count`: whole numbers, shown as 20k or 1.5M
-    spacing  equal steps along it are equal differences, equal factors, or equal factors of the error 1 - value
+    spacing  equal steps are equal differences, equal factors, or equal factors of the error 1 - value
     """
 
     label: str
@@ -43,10 +43,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """A measurement, its standard deviations where there are any, and words to show over it.
+    """A measurement, its standard deviations if it has any, and a note to show when hovered over.
 
-    ringed  stands out
-    aside   drawn smaller, and passed by the line of its series
+    ringed  drawn with a ring around it
+    aside   drawn smaller, and not on the line of its series
     """
 
     x: float
@@ -73,9 +73,9 @@ class Series:
 class Plot:
     """Series over two axes.
 
-    small    stands with many others in a row
-    named    whether names stand beside the marks, where there is room
-    y_range  what the axis is made to show: several plots the same, or all but what is far below
+    small    drawn small, as one of many in a row
+    named    whether names stand next to the marks, where there is room
+    y_range  what the axis shows: the same for several plots, or all but what is far below
     """
 
     name: str
@@ -89,7 +89,7 @@ class Plot:
 
     @property
     def below(self) -> list[tuple[Series, list[float]]]:
-        """What lies under the axis, lowest first, by series."""
+        """The values below the axis by series, lowest first."""
         least = -math.inf if self.y_range is None else self.y_range[0]
         found = [(series, sorted(point.y for point in series.points if point.y < least)) for series in self.series]
         return sorted(((series, low) for series, low in found if low), key=lambda entry: entry[1][-1])
@@ -97,7 +97,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Bar:
-    """One row of ``Bars``: a value, its standard deviation, how it is written, and words to show over it."""
+    """One row of ``Bars``: a value, its standard deviation, how it is written, and a note to show when hovered over."""
 
     label: str
     style: Style
@@ -123,7 +123,7 @@ class HeatMap:
     """Values by row and column; NaN where there is none.
 
     row_label, column_label  what a row and a column are
-    value                    what a cell shows, its unit included
+    value                    what a cell shows, with its unit
     """
 
     name: str
@@ -150,7 +150,7 @@ class GrowthChart:
 
 @dataclass(frozen=True)
 class Strips:
-    """Shares of 0, 1, … units, a strip of bars for each row; ``kept`` is the number that was taken.
+    """Shares of 0, 1, … units, a strip of bars for each row; ``kept`` is the number of units that was kept.
 
     row_label, column_label  what a row and a number are
     """
@@ -169,45 +169,44 @@ Chart = Plot | Bars | HeatMap | GrowthChart | Strips
 
 
 def numbers(chart: Chart) -> Table:
-    """Return every number a figure shows."""
+    """Return every number a figure shows, without columns that hold nothing."""
+    header, rows = _numbers(chart)
+    kept = [index for index in range(len(header)) if any(row[index] not in (None, "") for row in rows)]
+    return Table(chart.name, tuple(header[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
+
+
+def _numbers(chart: Chart) -> tuple[tuple[str, ...], Sequence[tuple[Cell, ...]]]:
     match chart:
         case Plot():
-            rows = [
+            return ("series", chart.x.label, chart.y.label, "sd of x", "sd of y", "note"), [
                 (series.name, point.x, point.y, point.x_sd, point.y_sd, point.note)
                 for series in chart.series
                 for point in series.points
             ]
-            return _table(chart.name, ("series", chart.x.label, chart.y.label, "sd of x", "sd of y", "note"), rows)
         case Bars():
-            header = ("name", chart.axis.label, "sd", "as shown", "note")
-            return _table(
-                chart.name, header, [(row.label, row.value, row.sd, row.text, row.note) for row in chart.rows]
-            )
+            bars = [(row.label, row.value, row.sd, row.text, row.note) for row in chart.rows]
+            return ("name", chart.axis.label, "sd", "as shown", "note"), bars
         case HeatMap():
-            cells = [
+            return (chart.row_label, chart.column_label, chart.value.label), [
                 (row, column, value)
                 for row, values in zip(chart.rows, chart.cells, strict=True)
                 for column, value in zip(chart.columns, values, strict=False)
+                if not math.isnan(value)
             ]
-            labels = (chart.row_label, chart.column_label, chart.value.label)
-            return _table(chart.name, labels, [cell for cell in cells if not math.isnan(cell[2])])
         case GrowthChart():
-            units = [
+            return ("task", "layer", "units added"), [
                 (task, layer, count)
                 for task, counts in zip(chart.tasks, chart.added, strict=True)
                 for layer, count in zip(chart.layers, counts, strict=True)
             ]
-            return _table(chart.name, ("task", "layer", "units added"), units)
         case Strips():
-            shares = [
+            return (chart.row_label, chart.column_label, "share", "kept"), [
                 (row, count, share, int(count == kept))
                 for row, strip, kept in zip(chart.rows, chart.shares, chart.kept, strict=True)
                 for count, share in enumerate(strip)
             ]
-            return _table(chart.name, (chart.row_label, chart.column_label, "share", "kept"), shares)
 
 
-def _table(name: str, header: tuple[str, ...], rows: Sequence[tuple[Cell, ...]]) -> Table:
-    """Leave out columns that hold nothing."""
-    kept = [index for index in range(len(header)) if any(row[index] not in (None, "") for row in rows)]
-    return Table(name, tuple(header[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in rows))
+def edges(value: float, sd: float | None) -> tuple[float, float]:
+    """Return the ends of a whisker: one standard deviation to either side of a value."""
+    return value - (sd or 0), value + (sd or 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table
-from bocl.report.scale import by_errors, spans_decades, without_the_lowest
+from bocl.report.charts import Axis, Bar, Bars, Plot, Point, Series, Table, edges
+from bocl.report.scale import by_errors, by_factors, without_the_lowest
 from bocl.report.style import style_of
 from bocl.report.systems import Setting, Spread, StreamResults, System, shared
 from bocl.wording import counted, duration, millions, percent, points
@@ -16,7 +16,7 @@ _SCALES = ((7200.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 def accuracy_bars(stream: StreamResults) -> Bars:
     """Average test accuracy over all tasks at the end."""
-    rows = _rows(stream, "accuracy", _hundredths)
+    rows = _rows(stream, "accuracy", hundredths)
     axis = by_errors(ACCURACY, [row.value for row in rows])
     return Bars(f"accuracy-{stream.slug}", "accuracy", axis, rows, from_zero=False)
 
@@ -28,7 +28,7 @@ def parameter_bars(stream: StreamResults) -> Bars:
 
 
 def cost_bars(stream: StreamResults) -> Bars:
-    """Time; where no run had its device to itself, the samples trained, which no neighbour changes."""
+    """Time, or if no run had its device to itself, the samples trained: other runs do not change those."""
     found = time_bars(stream)
     if found.rows:
         return found
@@ -37,7 +37,7 @@ def cost_bars(stream: StreamResults) -> Bars:
 
 
 def time_bars(stream: StreamResults) -> Bars:
-    """Wall-clock time of learning all tasks, of runs that had their device to themselves."""
+    """Wall-clock time to learn all tasks, for runs that had their device to themselves."""
     timed = [(system, time) for system in stream.systems if (time := system.headline.time)]
     longest = max((time.mean for _, time in timed), default=0.0)
     _, scale, unit = next(entry for entry in _SCALES if longest >= entry[0])
@@ -52,7 +52,7 @@ def time_bars(stream: StreamResults) -> Bars:
 
 
 def accuracy_against_parameters(stream: StreamResults) -> Plot:
-    """One mark for each setting; a line joins those of one system that are on its front."""
+    """One mark for each setting; a line joins the settings on a system's front."""
     series = []
     for system in stream.systems:
         found = []
@@ -62,17 +62,10 @@ def accuracy_against_parameters(stream: StreamResults) -> Plot:
             aside = setting not in system.front
             found.append(Point(size.mean, accuracy.mean, note, size.sd, accuracy.sd, aside=aside))
         series.append(Series(system.name, style_of(system), tuple(found)))
-    factors = spans_decades(point.x for each in series for point in each.points)
+    across = by_factors(Axis("parameters stored", "count"), [point.x for each in series for point in each.points])
     upward = spaced(ACCURACY, series)
-    return Plot(
-        f"size-{stream.slug}",
-        stream.label,
-        Axis("parameters stored", "count", "factors" if factors else "even"),
-        upward,
-        tuple(series),
-        named=True,
-        y_range=_near(upward, series),
-    )
+    near = _near(upward, series)
+    return Plot(f"size-{stream.slug}", stream.label, across, upward, tuple(series), named=True, y_range=near)
 
 
 def first_task(stream: StreamResults) -> Plot:
@@ -91,17 +84,17 @@ def first_task(stream: StreamResults) -> Plot:
 
 
 def comparison(stream: StreamResults) -> Table:
-    """Every system side by side, as text, mean ± sd over seeds, and its other settings."""
+    """Every system as a row of text, mean ± sd over seeds, and its other settings."""
 
     def row(system: System, setting: Setting) -> tuple[str, ...]:
         return (
             named(system, setting),
             str(len(setting.runs)),
-            with_sd(setting.spread("accuracy"), _hundredths),
+            with_sd(setting.spread("accuracy"), hundredths),
             with_sd(setting.spread("backward_transfer"), points),
             with_sd(setting.spread("first_task_forgetting"), points),
-            with_sd(setting.spread("parameters"), _whole),
-            _whole(setting.spread("attention").mean),
+            with_sd(setting.spread("parameters"), whole),
+            whole(setting.spread("attention").mean),
             short_count(setting.spread("extra_numbers").mean),
             millions(setting.spread("samples").mean),
             _time(setting),
@@ -120,27 +113,27 @@ def comparison(stream: StreamResults) -> Table:
 
 
 def spaced(axis: Axis, series: Sequence[Series]) -> Axis:
-    """Space an axis of accuracies as the points of some series ask for."""
+    """Space an axis of accuracies to suit the points of some series."""
     return by_errors(axis, [point.y for each in series for point in each.points])
 
 
 def named(system: System, setting: Setting) -> str:
-    """Return a system's name, and its setting where it has several."""
+    """Return a system's name, with its setting if it has several."""
     return f"{system.name} ({setting.label})" if setting.label else system.name
 
 
 def with_sd(spread: Spread, say: Callable[[float], str]) -> str:
-    """Return ``mean ± sd`` over seeds; the mean alone of one seed, or where all are the same."""
+    """Return ``mean ± sd`` over seeds; only the mean if there is one seed or all are the same."""
     return say(spread.mean) if not spread.sd else f"{say(spread.mean)} ± {say(spread.sd).lstrip('+')}"
 
 
 def percent_with_sd(spread: Spread) -> str:
-    """Return a share over seeds as a percentage."""
-    return percent(spread.mean) if not spread.sd else f"{_hundredths(spread.mean)} ± {percent(spread.sd)}"
+    """Return ``mean ± sd`` of a share as a percentage."""
+    return percent(spread.mean) if not spread.sd else f"{hundredths(spread.mean)} ± {percent(spread.sd)}"
 
 
 def short_count(value: float) -> str:
-    """Return a count in three figures or so."""
+    """Return a count in about three digits."""
     return f"{value / 1e6:.2f}M" if value >= 1e6 else f"{value / 1e3:.1f}k" if value >= 1e3 else f"{value:.0f}"
 
 
@@ -156,30 +149,32 @@ def _rows(stream: StreamResults, figure: str, say: Callable[[float], str]) -> tu
 
 def _counts(name: str, title: str, label: str, rows: tuple[Bar, ...]) -> Bars:
     """Return counts as bars from zero, or as marks on an axis of factors where they span decades."""
-    factors = spans_decades(row.value for row in rows)
-    return Bars(name, title, Axis(label, "count", "factors" if factors else "even"), rows, from_zero=not factors)
+    axis = by_factors(Axis(label, "count"), [row.value for row in rows])
+    return Bars(name, title, axis, rows, from_zero=axis.spacing == "even")
 
 
 def _near(axis: Axis, series: Sequence[Series]) -> tuple[float, float] | None:
-    """Return the range of an axis that shows most points well, where others lie far below."""
+    """Return the range of an axis that shows most points well, if others lie far below."""
     found = [point for each in series for point in each.points]
     shown = without_the_lowest(axis, [point.y for point in found])
     if shown is None:
         return None
-    near = [point for point in found if point.y >= shown[0]]
-    return min(p.y - (p.y_sd or 0) for p in near), max(p.y + (p.y_sd or 0) for p in near)
+    near = [edge for point in found if point.y >= shown[0] for edge in edges(point.y, point.y_sd)]
+    return min(near), max(near)
 
 
 def _time(setting: Setting) -> str:
-    """Return the time of runs alone on their device, or of those that shared one, marked; '' where none compares."""
+    """Return the time of runs that had their device to themselves, else of shared ones, marked; '' if none compares."""
     if setting.time:
         return duration(setting.time.mean)
     return f"{duration(setting.spread('seconds').mean)} (shared)" if any(map(shared, setting.runs)) else ""
 
 
-def _hundredths(value: float) -> str:
+def hundredths(value: float) -> str:
+    """Return a share as a percentage without its sign."""
     return f"{100 * value:.2f}"
 
 
-def _whole(value: float) -> str:
+def whole(value: float) -> str:
+    """Return a count with every digit."""
     return f"{value:,.0f}"

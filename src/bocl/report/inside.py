@@ -1,4 +1,4 @@
-"""What one network did: how it grew, what each task reused, what each search tried, what was kept."""
+"""What one network did: how it grew, what each task reused, what each search tried and kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def accuracy_matrix(run: RunSummary, name: str) -> HeatMap:
 
 
 def reuse(run: RunSummary, name: str) -> list[HeatMap]:
-    """How far the gates of each task are open to the units of every task up to it, one map for each gated layer."""
+    """How far the gates of each task are open to the units of earlier tasks and its own; a map for each gated layer."""
     value, columns = Axis("mean gate (%)", "percent"), _numbered(len(run.tasks))
     maps = []
     for layer in dict.fromkeys(layer for task in run.tasks for layer in task.attention):

@@ -1,4 +1,4 @@
-"""Names beside marks: each where there is room, none over another."""
+"""Where names stand next to marks: each where there is room, none over another."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from bocl.report.drawing import Place, Words, text_width
+from bocl.report.drawing import Place, text_width
 
 Area = tuple[float, float, float, float]  # left, top, right, bottom
 
-#: Where a name may stand, best first: how far across and down of its mark. It begins, ends or is centred there.
+#: Where a name may stand, best first: how far right of its mark and how far below. It begins, ends or is centred there.
 _SPOTS = (
     *((1.0, 0.0), (-1.0, 0.0), (0.0, -1.0), (0.0, 1.0)),
     *((across, down) for far in (1.0, 2.0) for across in (0.7, -0.7) for down in (-far, far)),
@@ -22,24 +22,22 @@ _SPOTS = (
 
 @dataclass(frozen=True)
 class Name:
-    """What stands beside one of its marks, the first with room; ``rivals`` are marks it could be taken to name."""
+    """A name that stands next to the first of its marks with room; ``rivals`` are marks it could be taken to name."""
 
     text: str
-    marks: tuple[Place, ...]
-    colour: str
-    rivals: tuple[Place, ...] = ()
+    marks: Sequence[Place]
+    rivals: Sequence[Place] = ()
 
 
-def stand_beside(names: Sequence[Name], taken: Sequence[Area], sheet: Area, size: float) -> list[Words]:
-    """Return names on a sheet, each nearer to its mark than to any rival.
+def free_places(names: Sequence[Name], taken: Sequence[Area], sheet: Area, size: float) -> list[Place | None]:
+    """Return where each name begins on a sheet, nearer to its mark than to any rival; None where it has no room.
 
-    One without room, which a legend tells, is left out.
-
-    taken  what they may not cover, marks included
+    taken  what names may not cover, marks included
     """
     filled = [*taken]
-    found = []
+    found: list[Place | None] = []
     for name in names:
+        found.append(None)
         width = text_width(name.text, size)
         for (x, y), (across, down) in product(name.marks, _SPOTS):
             left = x + 0.8 * size * across - (0.0 if across > 0 else width if across < 0 else width / 2)
@@ -48,7 +46,7 @@ def stand_beside(names: Sequence[Name], taken: Sequence[Area], sheet: Area, size
             own = _distance(area, (x, y))
             mistaken = any(_distance(area, rival) < own for rival in name.rivals)
             if _inside(area, sheet) and not mistaken and not any(_meet(area, other) for other in filled):
-                found.append(Words((left, middle + 0.35 * size), name.text, size, colour=name.colour))
+                found[-1] = (left, middle + 0.35 * size)
                 filled.append(area)
                 break
     return found

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else. Hovering shows numbers by SVG's own titles; there is no script."""
+"""The page: one HTML file that needs nothing else. SVG titles show numbers when hovered over; there is no script."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from bocl.records.summary import RunSummary
 from bocl.report.charts import Chart, Series
 from bocl.report.drawing import Drawing
 from bocl.report.inside import task_rows
-from bocl.report.layout import draw, sample
+from bocl.report.layout import draw, draw_sample
 from bocl.report.sections import Group, Portrait, Report, Section, portraits
 from bocl.report.style import colours
-from bocl.report.svg import inline
 from bocl.report.systems import StreamResults, shared
 from bocl.wording import counted, duration, one_line, percent, points
 
@@ -33,9 +32,9 @@ def page(report: Report) -> str:
         "<main>",
         *map(_section, shown),
         "<section id=inside><h2>Inside the networks</h2>",
-        "<p class=caption>Of every system, the first seed of the setting that stands for it above; other runs "
-        "are folded below it. Grey bars are units known before a task, coloured ones what it added; they may begin "
-        "above zero. A heat map’s colours run from its least value to its greatest, over ten points at least. A ring "
+        "<p class=caption>For every system, the first seed of the setting shown above; its other runs are folded "
+        "below it. Grey bars are units known before a task, coloured bars the units it added; bars may begin above "
+        "zero. The colours of a heat map run from its least value to its greatest, over at least ten points. A ring "
         "marks the child that was kept, the grey line the front: no child is both smaller and more accurate than those "
         "on it.</p>",
         *map(_inside, report.streams),
@@ -50,12 +49,12 @@ def page(report: Report) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text as HTML, on one line, with what cannot be printed escaped."""
+    """Return text as HTML on one line, with unprintable characters escaped."""
     return html.escape(one_line(text))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """Return a table of cells that are HTML already."""
+    """Return a table; its cells are HTML already."""
     head = "".join(f"<th>{escape(column)}</th>" for column in header)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     named = f" {kind}" if kind else ""
@@ -105,13 +104,15 @@ def _section(section: Section) -> str:
 
 
 def _figures(charts: Iterable[Chart]) -> str:
-    return "".join(f"<figure>{inline(draw(chart))}</figure>" for chart in charts)
+    return "".join(f"<figure>{draw(chart).inline()}</figure>" for chart in charts)
 
 
 def _legend(series: Iterable[Series]) -> str:
-    keys = [
-        f"<li>{inline(Drawing(20, 12, each.name, [*sample(each, (1, 6))]))}{escape(each.name)}</li>" for each in series
-    ]
+    keys = []
+    for each in series:
+        key = Drawing(20, 12, each.name)
+        draw_sample(key, each, (1, 6))
+        keys.append(f"<li>{key.inline()}{escape(each.name)}</li>")
     return f"<ul class=legend>{''.join(keys)}</ul>"
 
 
@@ -165,13 +166,13 @@ def _circumstances(run: RunSummary) -> str:
 
 
 def _runs(streams: Sequence[StreamResults]) -> str:
-    """List every run with the stamp that says what its records are worth."""
+    """List every run with the hash that its records can be checked against."""
     rows = []
     for stream in streams:
         groups = (
             (stream.runs(), ""),
             (stream.unfinished, "not finished"),
-            (stream.repeats, "a repeat: at most its time counts"),
+            (stream.repeats, "a repeat: only its time may count"),
         )
         for runs, remark in groups:
             for run in runs:
@@ -180,9 +181,9 @@ def _runs(streams: Sequence[StreamResults]) -> str:
                 rows.append([*map(escape, cells), f"<code title={run.head}>{run.head[:16]}</code>"])
     header = ("run", "stream", "method", "seed", "tasks", "records", "", "journal head")
     return (
-        "<section id=runs><h2>Runs</h2><p class=caption>The records of every run listed here were found to follow one "
-        "another, hash by hash, when this page was made; the journal head, the hash of the last, speaks for all. "
-        "<code>bocl audit RUN</code> checks the rest against them: files, tensors, logits and accuracies.</p>"
+        "<section id=runs><h2>Runs</h2><p class=caption>When this page was made, each record of every run listed here "
+        "held the hash of the one before it; the journal head is the hash of the last, which depends on all. "
+        "<code>bocl audit RUN</code> checks files, tensors, logits and accuracies against the records.</p>"
         + table(header, rows)
         + "</section>"
     )

@@ -1,16 +1,16 @@
-"""From values to places along an axis, and the round numbers that stand there."""
+"""Values → places along an axis, and the round numbers written there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import quantiles
 
-from bocl.report.charts import Axis, Kind, Spacing
+from bocl.report.charts import Axis, Spacing
 
 _PADDING = 0.06  # of the range, left free at either end
-_LEAST_ERROR = 1e-4  # an accuracy of 100 % has a place too
+_LEAST_ERROR = 1e-4  # so that an accuracy of 100 % has a place
 _ACCURACIES = (0.1, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 
 
@@ -25,14 +25,14 @@ class Scale:
     spacing: Spacing = "even"
 
     def __call__(self, value: float) -> float:
-        """Return the place of a value; what is beyond the ends stays at them."""
+        """Return the place of a value; those beyond an end are placed at it."""
         low, high, at = (_stretched(each, self.spacing) for each in (self.low, self.high, _shown(value, self.spacing)))
         share = (at - low) / (high - low)
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
 
 def fit(axis: Axis, values: Iterable[float], start: float, end: float, *, zero: bool = False) -> Scale:
-    """Return a scale that shows these values, with room around them; ``zero``: from or to zero exactly."""
+    """Return a scale that shows these values with room around them; with ``zero`` it starts or ends exactly there."""
     found = [_shown(value, axis.spacing) for value in values if math.isfinite(value)] or [0.0]
     if zero:
         found.append(0.0)
@@ -47,7 +47,7 @@ def fit(axis: Axis, values: Iterable[float], start: float, end: float, *, zero: 
 
 
 def ticks(scale: Scale, most: int = 5) -> list[float]:
-    """Return round values between the ends of a scale, ``most`` of them or few more."""
+    """Return round values between the ends of a scale, about ``most`` at most."""
     if scale.spacing == "errors":
         values = list(_ACCURACIES)
     elif scale.spacing == "factors":
@@ -69,35 +69,41 @@ def _even_ticks(scale: Scale, most: int) -> list[float]:
 
 
 def whole_ticks(scale: Scale, most: int = 10) -> list[float]:
-    """Return ticks of a counted thing: whole numbers alone."""
+    """Return ticks for counts: whole numbers only."""
     found = [value for value in ticks(scale, most) if value == round(value)]
     return found or [float(math.ceil(scale.low))]
 
 
-def say(value: float, kind: Kind, among: Iterable[float] = ()) -> str:
-    """Return a tick's number, as precise as it takes to tell it from those it stands among."""
-    if kind == "count":
+def say(value: float, axis: Axis, among: Sequence[float] = ()) -> str:
+    """Return a tick's number, as precise as its neighbours need where they are evenly spaced."""
+    if axis.kind == "count":
         if abs(value) >= 1e6:
             return f"{value / 1e6:g}M"
         return f"{value / 1e3:g}k" if abs(value) >= 1e3 else f"{value:g}"
-    factor = 100 if kind == "percent" else 1
-    shown = [factor * each for each in among] or [factor * value]
+    factor = 100 if axis.kind == "percent" else 1
+    shown = [factor * each for each in (axis.spacing == "even" and among) or [value]]
     digits = next((digits for digits in range(4) if all(abs(round(s, digits) - s) < 1e-9 for s in shown)), 4)
     text = f"{factor * value:.{digits}f}"
     return "0" if float(text) == 0 else text
 
 
 def by_errors(axis: Axis, accuracies: Iterable[float]) -> Axis:
-    """Space an axis by errors where even spacing would press the small ones together."""
+    """Space an axis by errors if even spacing would press the small ones together."""
     errors = [max(1 - value, _LEAST_ERROR) for value in accuracies]
     return replace(axis, spacing="errors") if errors and max(errors) > 5 * min(errors) else axis
 
 
-def without_the_lowest(axis: Axis, accuracies: Iterable[float]) -> tuple[float, float] | None:
-    """Return the range of all values but those far below the rest, which would press them together; None if none are.
+def by_factors(axis: Axis, counts: Iterable[float]) -> Axis:
+    """Space an axis by factors if even spacing would press the small counts together."""
+    found = list(counts)
+    return replace(axis, spacing="factors") if found and max(found) > 8 * min(found) > 0 else axis
 
-    Far: below the lower quartile by more than two points, and by more than one and a half times the way along the axis
-    that the middle half of the values takes.
+
+def without_the_lowest(axis: Axis, accuracies: Iterable[float]) -> tuple[float, float] | None:
+    """Return the range of all values but those far below the rest, which would press the others together; else None.
+
+    Far means more than two points below the lower quartile, and along the axis more than one and a half times the
+    distance between the quartiles.
     """
     found = sorted(value for value in accuracies if math.isfinite(value))
     if len(found) < 3:
@@ -111,12 +117,6 @@ def without_the_lowest(axis: Axis, accuracies: Iterable[float]) -> tuple[float, 
         if value >= least or place >= lower - 1.5 * (upper - lower)
     ]
     return (near[0], near[-1]) if len(near) < len(found) else None
-
-
-def spans_decades(values: Iterable[float]) -> bool:
-    """Return whether positive values are so far apart that equal factors tell more than equal differences."""
-    found = list(values)
-    return bool(found) and max(found) > 8 * min(found) > 0
 
 
 def _shown(value: float, spacing: Spacing) -> float:

@@ -1,6 +1,6 @@
-"""What a report holds, in order: systems compared, then what each network did. No word of HTML here.
+"""What a report holds, in order: systems compared, then what each network did. There is no HTML here.
 
-A ``Report`` is data: whoever has more to say of some runs adds sections to it, and ``page`` and ``assets`` show them.
+A ``Report`` is data: add sections to it to show more, and ``page`` and ``assets`` show those too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Rows = tuple[tuple[str, tuple[Chart, ...]], ...]
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a report; ``filled`` where these runs tell it.
+    """One part of a report.
 
-    key     names it in links
-    rows    charts side by side, under a heading where it is not ''
+    key     its name in links
+    rows    charts side by side, each row under a heading unless that is ''
     tables  each under a heading
-    html    what else stands at its end
-    files   tables that are written as files only
+    html    more to show at its end
+    files   tables that are only written as files
     """
 
     key: str
@@ -63,9 +63,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """What is shown of some runs: the sections that compare them, and every network from inside.
+    """What is shown of some runs: the sections that compare them, and the inside of every network.
 
-    css  rules that its own sections need besides those of the page
+    css  rules that its sections need in addition to those of the page
     """
 
     streams: tuple[StreamResults, ...]
@@ -76,7 +76,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Group:
-    """Charts of a portrait that belong together; ``small`` ones stand many in a row."""
+    """Charts of a portrait that belong together; there are many ``small`` ones in a row."""
 
     charts: tuple[Chart, ...]
     heading: str = ""
@@ -86,7 +86,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Portrait:
-    """One run from inside, and the titles of the other runs of its system."""
+    """The inside of one run, and the other runs of its system by title."""
 
     title: str
     run: RunSummary
@@ -110,11 +110,11 @@ def sections(streams: Sequence[StreamResults]) -> list[Section]:
             "comparison",
             "All systems",
             "Mean ± standard deviation over seeds. Accuracy is the mean over all tasks at the end, on test samples; "
-            "BWT is the mean change since each task was learnt; parameters are all that is stored, heads and attention "
-            "included; kept beside them are numbers that later tasks are learnt with, such as old samples. "
+            "BWT is the mean change since each task was learnt; parameters are all that are stored, heads and "
+            "attention included; “kept beside” counts other numbers kept for later tasks, such as old samples. "
             + _of_settings(compared)
-            + "Time is wall-clock, of the runs that had their device to themselves, on the machine most runs were made "
-            "on; “shared” marks those that had one together: their time is no one’s own.",
+            + "Time is wall-clock time of runs that had their device to themselves, on the machine of most runs; "
+            "“shared” marks times of runs that shared a device, which do not compare.",
             tables=tuple((stream.label, comparison(stream)) for stream in compared),
         ),
         Section(
@@ -129,8 +129,8 @@ def sections(streams: Sequence[StreamResults]) -> list[Section]:
         Section(
             "size",
             "Accuracy against parameters",
-            "One mark for each system and setting. A line joins those settings of a system that none of its smaller "
-            "ones equals on validation samples; the others are small. Up and to the left is better. "
+            "One mark for each system and setting. A line joins the settings of a system that are more accurate on "
+            "validation samples than all its smaller ones; the others are drawn small. Up and to the left is better. "
             + _SPACING
             + _of_values_below(size),
             size,
@@ -145,17 +145,17 @@ def sections(streams: Sequence[StreamResults]) -> list[Section]:
         Section(
             "trials",
             "Accuracy against trials",
-            "Of the child with the best reward so far, averaged over the tasks that were searched for; trial 0, which "
-            "adds no units, is left out. The reward charges for units, so accuracy may fall where a smaller child "
-            "takes the lead. A search that ended stays level. Bands are one standard deviation over seeds, those that "
-            "all were run with where there are such.",
+            "The accuracy of the child with the best reward so far, averaged over the tasks with a search; trial 0, "
+            "which adds no units, is left out. The reward charges for units, so accuracy may fall when a smaller child "
+            "takes the lead. A search that has ended stays level. Bands are one standard deviation over the seeds that "
+            "all systems were run with, or over all seeds if there are none.",
             trials,
         ),
     ]
 
 
 def portraits(stream: StreamResults) -> list[Portrait]:
-    """Return the first seed of every system's headline from inside, and runs that are not finished."""
+    """Return the inside of the first seed of every system's headline, and of runs that are not finished."""
     found = []
     for system in stream.systems:
         shown = system.headline.runs[0]
@@ -173,7 +173,7 @@ def portraits(stream: StreamResults) -> list[Portrait]:
 def side_by_side(
     streams: Sequence[StreamResults], figure: Callable[[StreamResults], Plot | Bars], title: str = ""
 ) -> Rows:
-    """Return one row with a chart of each stream that has something to show in it."""
+    """Return one row with a chart for each stream that has something to show in it."""
     charts = drawn([figure(stream) for stream in streams])
     return ((title, charts),) if charts else ()
 
@@ -191,17 +191,17 @@ def _portrait(stream: StreamResults, title: str, run: RunSummary, others: Sequen
         Group(
             tuple(gains(run, name)),
             "Expected gain in reward, when a trial was asked for",
-            "Other trials were spread evenly over the widths, to open the search or to doubt what earlier tasks "
+            "Other trials were spread evenly over the widths, to start the search or to check what earlier tasks "
             "suggest. After a few trials, the search ends when no widths promise as much as the dotted line.",
             small=True,
         ),
         Group(
             (*posteriors(run, name), *calibration(run, name)),
             "What the search believed in the end",
-            "Bars: the probability that the best widths, of those tried and some hundreds of others, have so many "
-            "units in a layer; the dot is what was kept. Calibration: each trial’s accuracy less what the process "
-            "predicts from all others, in its own standard deviations, and the share of trials inside its 50 % "
-            "(hollow) and 90 % intervals, which the dotted and the dashed lines show.",
+            "Bars: the probability that the best widths, among those tried and some hundreds of others, have so many "
+            "units in a layer; the dot marks what was kept. Calibration: each trial’s accuracy less what the process "
+            "predicts from all others, in the standard deviations it predicts, and the share of trials inside its 50 % "
+            "(hollow) and 90 % intervals; the dotted and dashed lines show these intervals.",
         ),
     )
     shown = tuple(group for group in groups if group.charts)
@@ -212,23 +212,20 @@ def _of_settings(streams: Sequence[StreamResults]) -> str:
     if not any(len(system.settings) > 1 for stream in streams for system in stream.systems):
         return ""
     return (
-        "Of a system run with several settings, the one marked as its headline stands here and in the figures below, "
-        "else the one with the highest validation accuracy; the others, named by what they change, are folded. "
+        "If a system was run with several settings, this table and the figures below show the one marked as its "
+        "headline, else the one with the highest validation accuracy; the others are folded, with what they change. "
     )
 
 
 def _of_time(streams: Sequence[StreamResults]) -> str:
-    """Say whose time is shown, and whose is not, and why."""
+    """Return whose time is shown, whose is not, and why."""
     times = [system.headline.time for stream in streams for system in stream.systems]
     if not any(times):
-        return (
-            "No run here had its device to itself, so no time is shown, but how many training samples were shown to "
-            "networks. "
-        )
+        return "No run here had its device to itself, so the number of training samples is shown in place of time. "
     missing = "" if all(times) else "; systems whose runs shared one have no bar"
-    return f"Time is that of runs alone on their device{missing}. "
+    return f"Time is that of runs that had their device to themselves{missing}. "
 
 
 def _of_values_below(rows: Rows) -> str:
     plots = [chart for _, charts in rows for chart in charts if isinstance(chart, Plot)]
-    return " Below the title stand values that lie under the axis." if any(plot.below for plot in plots) else ""
+    return " Values below the axis are listed under the title." if any(plot.below for plot in plots) else ""

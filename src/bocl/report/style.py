@@ -1,7 +1,7 @@
 """How things look: colours by their role, marks and dashes.
 
-A method has the colour and the mark of its entry in the table of methods; dashes and hollow marks tell its variants
-apart. BOCL with another search has that search's colour, of unlike lightness, as such curves run close together.
+A method has the colour and the mark of its entry in the table of methods; its variants have dashes and hollow marks.
+BOCL with another search has the colour of that search, lighter or darker, because such curves run close together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROLES: dict[str, tuple[str, str]] = {
 MARKS = ("circle", "square", "diamond", "triangle", "wedge", "plus", "cross", "pentagon", "star", "bar", "hexagon")
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 3), (2, 2.5), (8, 2.5, 2, 2.5), (4, 2), (1, 2), (10, 3))
 
-#: Heat maps, least to most: perceptually even, and the same to everyone (after Cividis).
+#: Heat maps, least to most: perceptually even, also for colour-blind readers (after Cividis).
 HEAT = ("#fdf3c9", "#e8d98b", "#c5b56c", "#9a9475", "#73787a", "#4d5f77", "#20477a", "#0b2d5e")
 
 
@@ -37,7 +37,7 @@ class Style:
 
     colour  a role of ``colours``
     mark    one of MARKS
-    dash    lengths of dashes and gaps; () is a whole line
+    dash    lengths of dashes and gaps; () is a solid line
     hollow  whether its marks are outlines
     """
 
@@ -65,12 +65,12 @@ def style_of(system: System) -> Style:
     searched = f"{search_kind(system)}-search"
     if system.changed == ("search.kind",) and searched in _ROLES:
         return Style(searched, mark, dash, hollow=True)
-    later = max(system.variant - 1, 0)  # a second variant and those after it have marks of their own, too
+    later = max(system.variant - 1, 0)  # from the second variant on, marks differ too
     return Style(entry.name, MARKS[(MARKS.index(mark) + later) % len(MARKS)], dash, hollow=system.variant > 0)
 
 
 def plain_style(method: str) -> Style:
-    """Return how a run is drawn that stands alone: in its method's colour."""
+    """Return the style of a run that is shown by itself: its method's colour."""
     return Style(method if method in METHODS else "ink")
 
 
@@ -87,7 +87,7 @@ def heat(share: float) -> tuple[str, str]:
 
 
 def _own_dash(entry: MethodEntry) -> tuple[float, ...]:
-    """Return the dash of a method as it is: none, but for controls and for looks that an earlier method has."""
+    """Return the dash of a method as it is: none, except for controls and for methods that look like an earlier one."""
     if entry.control:
         controls = [other.name for other in METHODS.values() if other.control]
         return DASHES[1 + controls.index(entry.name) % 3]

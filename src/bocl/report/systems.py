@@ -1,9 +1,8 @@
-"""Runs told apart: by stream, by system, by setting; what is left are seeds, to be averaged over.
+"""Runs grouped by stream, by system and by setting; the runs of a setting differ in their seed and are averaged.
 
 A *system* is a method, or a variant of it that is under study, such as ``bocl, no attention``. A system run with
-several settings, a sweep of α for one, is a curve. Its *headline* is the setting that stands for it, of which the
-others are variations: the one whose runs are marked so (``headline = true`` in a study), else the one that validation
-samples prefer.
+several settings, such as a sweep of α, is a curve. Its *headline* is the setting that stands for it: the one whose
+runs are marked so (``headline = true`` in a study), else the one with the best validation accuracy.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from bocl.records.identity import relevant_settings
 from bocl.records.pareto import front_of
 from bocl.records.summary import RunSummary
 
-#: Settings whose values make systems of their own, and the values that go without saying, dearest first.
+#: Settings whose values make systems of their own, and the values that a name leaves out, the preferred one first.
 STUDIED: dict[str, tuple[Any, ...]] = {
     "growth.attention": (True,),
     "growth.wiring": ("full",),
@@ -47,15 +46,14 @@ _SAID_OF_ANY = {
     "search.round_size": "rounds of {}",
     "fixed.children": "best of {} children",
 }
-_ALWAYS_SAID = ("growth.attention", "search.kind")  # even where all runs have the same
+_ALWAYS_SAID = ("growth.attention", "search.kind")  # even if all runs have the same value
 
-#: Whether a run is of its system's headline.
 IsHeadline = Callable[[RunSummary], bool]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Values over seeds: their mean, and their standard deviation where there are two or more."""
+    """Values over seeds: their mean, and their standard deviation if there are two or more."""
 
     mean: float
     sd: float | None
@@ -69,11 +67,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Setting:
-    """Finished runs that differ in their seed alone, by seed.
+    """Finished runs that differ only in their seed, by seed.
 
-    label       what tells it from the other settings of its system, or from the headline, whose label is ''
-    timed       those that had their device to themselves, repeats of a seed included: their time is their own
-    one_by_one  the same, where no two children were trained together
+    label       how it differs from the other settings of its system, or from the headline, whose label is ''
+    timed       runs that had their device to themselves, repeats of a seed included
+    one_by_one  the same, for runs that trained one child at a time
     marked      whether one of its runs is marked as the headline
     """
 
@@ -94,7 +92,7 @@ class Setting:
 
     @property
     def time(self) -> Spread | None:
-        """Seconds of learning all tasks, children trained together."""
+        """Seconds to learn all tasks, with children trained together."""
         return seconds(self.timed)
 
 
@@ -102,8 +100,8 @@ class Setting:
 class System:
     """A method, or a variant of it, with every setting it was run with, smallest network first.
 
-    changed  the names in STUDIED that make it a variant; none of the method as it is
-    variant  its place among the method's systems: 0 is the method as it is
+    changed  the names in STUDIED that make it a variant; () for the method as it is
+    variant  its place among the method's systems; 0 for the method as it is
     """
 
     name: str
@@ -114,15 +112,15 @@ class System:
 
     @cached_property
     def headline(self) -> Setting:
-        """The setting that is marked as such; if none is, or several are, the one with the best validation accuracy.
+        """The setting that is marked as such; among several, or if none is, the one with the best validation accuracy.
 
-        Validation accuracy alone would favour the largest network of a sweep. The test split chooses nothing.
+        Validation accuracy by itself would favour the largest network of a sweep. The test split chooses nothing.
         """
         return max([one for one in self.settings if one.marked] or self.settings, key=_validation)
 
     @cached_property
     def front(self) -> list[Setting]:
-        """The settings that are more accurate on validation samples than every other of no more parameters."""
+        """The settings with a higher validation accuracy than every other that has no more parameters."""
         return front_of(self.settings, lambda setting: setting.spread("parameters").mean, _validation)
 
 
@@ -131,7 +129,7 @@ class StreamResults:
     """All runs on one stream of tasks.
 
     unfinished  runs with tasks still to learn, left out of every mean
-    repeats     runs of a setting and seed that is there already: at most their time counts
+    repeats     more runs of the same setting and seed: only their time may count
     """
 
     name: str
@@ -151,23 +149,21 @@ class StreamResults:
         return f"{self.name}-{self.tasks}"
 
     def system(self, method: str) -> System | None:
-        """Return a method as it is, or None where it was not run."""
+        """Return a method as it is, or None if it was not run."""
         return next((system for system in self.systems if (system.method, system.variant) == (method, 0)), None)
 
     def runs(self) -> Iterator[RunSummary]:
-        """Yield every finished run."""
-        for system in self.systems:
-            for setting in system.settings:
-                yield from setting.runs
+        """Return every finished run."""
+        return (run for system in self.systems for setting in system.settings for run in setting.runs)
 
 
-def recorded_headline(run: RunSummary) -> bool:
-    """Whether a run's record marks it as its system's headline."""
-    return bool(run.headline)
+def arrange(
+    runs: Sequence[RunSummary], is_headline: IsHeadline = lambda run: bool(run.headline)
+) -> list[StreamResults]:
+    """Group runs; streams are in the order of their names, systems in that of the table of methods.
 
-
-def arrange(runs: Sequence[RunSummary], is_headline: IsHeadline = recorded_headline) -> list[StreamResults]:
-    """Tell runs apart; streams are in the order of their names, systems in that of the table of methods."""
+    is_headline  whether a run marks its setting as its system's headline
+    """
     by_stream: dict[tuple[str, int], list[RunSummary]] = {}
     for run in runs:
         by_stream.setdefault((str(run.config["stream"].get("name", "tasks")), run.wanted), []).append(run)
@@ -185,16 +181,13 @@ def search_kind(system: System) -> str:
 
 
 def of_common_seeds(groups: Sequence[Sequence[RunSummary]]) -> list[list[RunSummary]]:
-    """Return each group's runs of the seeds that all groups have, so that like is compared with like.
-
-    Where there is no such seed, all its runs.
-    """
+    """Return each group's runs of the seeds that all groups have, or all its runs if there is no such seed."""
     common = set.intersection(*({run.seed for run in runs} for runs in groups)) if groups else set()
     return [[run for run in runs if run.seed in common] or [*runs] for runs in groups]
 
 
 def seconds(runs: Sequence[RunSummary]) -> Spread | None:
-    """Return how long these runs took to learn all their tasks; None of none."""
+    """Return how long these runs took to learn all their tasks; None if there are none."""
     return Spread.of([run.figures()["seconds"] for run in runs]) if runs else None
 
 
@@ -204,22 +197,21 @@ def _validation(setting: Setting) -> float:
 
 def _stream(name: str, tasks: int, runs: Sequence[RunSummary], is_headline: IsHeadline) -> StreamResults:
     finished = [run for run in runs if run.finished]
-    alike: dict[str, list[RunSummary]] = {}  # those of one setting and seed, by it
-    for run in sorted(finished, key=_one_by_one):  # the first with children trained together stands for them
-        alike.setdefault(_identity(run, run.seed), []).append(run)
-    kept = [same[0] for same in alike.values()]
-    repeats = [run for run in finished if all(run is not one for one in kept)]
+    first: dict[str, RunSummary] = {}  # of each setting and seed
+    for run in sorted(finished, key=_one_by_one):  # the first with children trained together
+        first.setdefault(_identity(run, run.seed), run)
+    kept = [*first.values()]
+    repeats = tuple(run for run in finished if all(run is not one for one in kept))
     timed: dict[str, list[RunSummary]] = {}
     for run in _on_one_machine(finished):
         timed.setdefault(_identity(run), []).append(run)
     found = {run.method for run in kept}
-    methods = [*(name for name in METHODS if name in found), *sorted(found - set(METHODS))]
     systems = [
         system
-        for method in methods
+        for method in [*(name for name in METHODS if name in found), *sorted(found - set(METHODS))]
         for system in _systems([run for run in kept if run.method == method], timed, is_headline)
     ]
-    return StreamResults(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), tuple(repeats))
+    return StreamResults(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), repeats)
 
 
 def _identity(run: RunSummary, *seed: int) -> str:
@@ -227,12 +219,12 @@ def _identity(run: RunSummary, *seed: int) -> str:
 
 
 def _one_by_one(run: RunSummary) -> bool:
-    """Whether its settings let it train one child at a time only."""
+    """Whether its settings let it train only one child at a time."""
     return searches(run.method) and run.config.get("search", {}).get("children_at_once") == 1
 
 
 def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """Return the runs that had a device to themselves, of the kind that most runs were made on: no other compares."""
+    """Return the runs that had their device to themselves and used the machine of most runs: only those compare."""
     kinds = [{str(session.machine.get("name")) for session in run.sessions} for run in runs]
     usual = {kind for kind, _ in Counter(kind for own in kinds for kind in own).most_common(1)}
     return [run for run, own in zip(runs, kinds, strict=True) if own == usual and not shared(run)]
@@ -248,10 +240,10 @@ def _systems(
     timed  runs whose time counts, repeats included, by ``_identity``
     """
     flats = [relevant_settings(run.config) for run in runs]
-    known = set[str]().union(*flats)  # a run need not have them all: some are of one search only
+    known = set[str]().union(*flats)  # a run need not have them all: some belong to one search only
 
     # A system is one combination of unusual values, in words; () is the method as it is. A run that lacks a setting
-    # counts as usual. Runs are held by index, beside their flat settings.
+    # counts as usual. Runs are held by index, like their flat settings.
     studied = [name for name in STUDIED if name in known]
     usual = {name: _usual(name, [flat[name] for flat in flats if name in flat]) for name in studied}
     variants: dict[tuple[tuple[str, str], ...], list[int]] = {}
@@ -270,13 +262,16 @@ def _systems(
             values = tuple(f"{name.rpartition('.')[2]} {_text(flat[name])}" for name in changing if name in flat)
             settings.setdefault(values, []).append(runs[index])
 
-        # Where one setting is the headline, the others are labelled by what they change of it, and it by nothing.
+        # If one setting is the headline, the others are labelled by how they differ from it, and it has no label.
         marked = [values for values, same in settings.items() if any(map(is_headline, same))]
         unsaid = set(marked[0]) if len(marked) == 1 else set()
-        made = [
-            _setting(", ".join(value for value in values if value not in unsaid), same, timed, values in marked)
-            for values, same in settings.items()
-        ]
+        made = []
+        for values, same in settings.items():
+            label = ", ".join(value for value in values if value not in unsaid)
+            own_time = [run for key in dict.fromkeys(map(_identity, same)) for run in timed.get(key, ())]
+            together, apart = (tuple(run for run in own_time if _one_by_one(run) == one) for one in (False, True))
+            by_seed = sorted(same, key=lambda run: run.seed)
+            made.append(Setting(label, tuple(by_seed), together, apart, values in marked))
         made.sort(key=lambda setting: (setting.spread("parameters").mean, setting.label))
         name = ", ".join([runs[0].method, *(words for _, words in said)])
         # 0 is kept for the method as it is, even where only variants of it were run.
@@ -284,16 +279,8 @@ def _systems(
         yield System(name, runs[0].method, tuple(name for name, _ in said), variant, tuple(made))
 
 
-def _setting(
-    label: str, runs: Sequence[RunSummary], timed: Mapping[str, Sequence[RunSummary]], marked: bool
-) -> Setting:
-    own = [run for key in dict.fromkeys(map(_identity, runs)) for run in timed.get(key, ())]
-    together, apart = (tuple(run for run in own if _one_by_one(run) == alone) for alone in (False, True))
-    return Setting(label, tuple(sorted(runs, key=lambda run: run.seed)), together, apart, marked)
-
-
 def _usual(name: str, values: Sequence[Any]) -> Any:
-    """Return the value of a studied setting that goes without saying among these."""
+    """Return the value of a studied setting that a name leaves out among these."""
     expected = STUDIED[name]
     present = [value for value in expected if value in values]
     if present or name in _ALWAYS_SAID:

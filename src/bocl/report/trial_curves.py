@@ -1,4 +1,4 @@
-"""How searches get on: accuracy and reward after each trial, averaged over tasks and seeds."""
+"""How searches progress: accuracy and reward after each trial, averaged over tasks and seeds."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Compared = list[tuple[System, list[RunSummary]]]
 
 
 def accuracy_against_trials(stream: StreamResults) -> Plot:
-    """Accuracy of the best child so far, averaged over tasks, as trials are made, of every system that searches.
+    """For every system that searches, accuracy of the best child after each trial, averaged over tasks.
 
-    On test samples where all have scored them, else on validation samples.
+    On test samples if all runs have scored them, else on validation samples.
     """
     return plot_trials(f"trials-{stream.slug}", stream.label, paired(filter(searched, stream.systems)))
 
 
 def plot_trials(name: str, title: str, compared: Compared, *, priced: bool = False) -> Plot:
-    """Draw each ``trial_curve`` from trial 1 on; trial 0, no units, is no search's choice and far below the others."""
+    """Plot each ``trial_curve`` from trial 1; trial 0 adds no units and is far below, whatever the search."""
     on_test = all_tested(compared)
     series = []
     for system, runs in compared:
@@ -35,8 +35,7 @@ def plot_trials(name: str, title: str, compared: Compared, *, priced: bool = Fal
                 trial,
                 spread.mean,
                 f"{system.name}, {counted(trial, 'trial')}: {percent_with_sd(spread)}",
-                None,
-                spread.sd,
+                y_sd=spread.sd,
             )
             for trial, spread in enumerate(trial_curve(runs, on_test=on_test, priced=priced))
         ][1:]
@@ -53,7 +52,7 @@ def searched(system: System) -> list[RunSummary]:
 
 
 def paired(systems: Iterable[System]) -> Compared:
-    """Return each with its runs of the seeds that all searched with."""
+    """Return each system with its runs of the seeds that all systems searched with."""
     found = list(systems)
     return list(zip(found, of_common_seeds([*map(searched, found)]), strict=True))
 
@@ -64,12 +63,12 @@ def all_tested(compared: Compared) -> bool:
 
 
 def tested(runs: Sequence[RunSummary]) -> bool:
-    """Return whether the best children of all searches were scored on test samples, when each was over."""
+    """Return whether the best children of all searches were scored on test samples, after each search."""
     return all(task.bests for run in runs for task in run.tasks if task.trials)
 
 
 def trial_curve(runs: Sequence[RunSummary], *, on_test: bool, priced: bool = False) -> list[Spread]:
-    """Return ``best_so_far`` after 0, 1, … trials, a mean over tasks, over runs. A search that is over stays level."""
+    """Return ``best_so_far`` after 0, 1, … trials, averaged over tasks and runs. An ended search stays level."""
     curves = [[best_so_far(task, on_test=on_test, priced=priced) for task in run.tasks if task.trials] for run in runs]
     length = max(len(curve) for run in curves for curve in run)
     levels = [[[*curve, *[curve[-1]] * (length - len(curve))] for curve in run] for run in curves]
@@ -77,12 +76,12 @@ def trial_curve(runs: Sequence[RunSummary], *, on_test: bool, priced: bool = Fal
 
 
 def best_so_far(task: TaskRecord, *, on_test: bool = False, priced: bool = False) -> list[float]:
-    """Return the accuracy A, after each trial of a task, of the child with the best reward r by then; trial 0 is z = 0.
+    """Return, after each trial of a task, the accuracy A of the child with the best reward r so far; trial 0 is z = 0.
 
-    on_test  on test samples, which asks for a run that has scored them, instead of validation samples
+    on_test  on test samples, which the run must have scored, instead of validation samples
     priced   less what its units cost, A - (A_validation - r): its reward on those samples
 
-    It is 0 until a child was trained.
+    It is 0 until a child has been trained.
     """
     scored = dict(task.bests)
     found: list[float] = []
