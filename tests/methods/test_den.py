@@ -397,7 +397,7 @@ def test_old_tasks_ignore_later_units(network):
             changed[bias][seen[0]] = stamped.layers[bias][seen[0]]
         other = make(network)
         other.restore(learner.state())
-        other.network.restore(stamped.facts(), {**learner.state().tensors, **changed}, [3, 2, 4])
+        other.network.restore(stamped.stored()[0], {**learner.state().tensors, **changed}, [3, 2, 4])
         for x, before in zip(INPUTS, said, strict=True):
             assert torch.equal(other.predict(x, task), before)
         if task < 2:

@@ -13,7 +13,7 @@ from torch import Tensor
 from bocl.errors import NetworkError, did_you_mean
 from bocl.networks import functions
 from bocl.networks.compact import assemble
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Source
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Source, Widths
 from bocl.networks.growth import Growth, GrowthSpace, Shapes
 
 _NAMED_PADDINGS = ("same", "valid")
@@ -119,6 +119,15 @@ def check_takes(graph: Graph, shape: tuple[int, ...], classes: int) -> None:
     _require(logits.shape == (2, classes), f"the network does not give {classes} logits for samples of shape {shape}")
 
 
+def check_growths(graph: Graph, added: Mapping[str, Widths]) -> None:
+    """Refuse units that no tasks can have added; ``added`` has them in order, by their place in the file."""
+    for place, units in added.items():
+        fits = len(units) == len(graph.groups) and min(units) >= 0
+        _require(fits, f"{place} is {units}; it must be one number of 0 or more for each of {len(graph.groups)} groups")
+    for place, units in list(added.items())[:1]:
+        _require(units == graph.widths, f"{place} is {units}; the base network has {graph.widths}")
+
+
 def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
     """Refuse tensors that are not those wanted: by name, by shape, and all of float32."""
     for name in sorted(wanted.keys() - tensors.keys()):
@@ -129,18 +138,6 @@ def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
         shape, size = tuple(tensor.shape), _plain(wanted[name])
         _require(shape == size, f"tensor '{name}' has shape {shape}; the network needs {size}")
         _require(tensor.dtype == torch.float32, f"tensor '{name}' is of {tensor.dtype}, not torch.float32")
-
-
-def plain_shapes(graph: Graph, classes: Sequence[int], *, shared_head: bool) -> Shapes:
-    """Return the shape of every tensor of a plain network that has learnt tasks of these numbers of classes."""
-    if shared_head and len(set(classes)) > 1:
-        raise NetworkError(f"tasks of {', '.join(map(str, classes))} classes cannot share one head")
-    found: Shapes = {}
-    for task, count in enumerate(classes):
-        head = "head0" if shared_head else f"head{task}"
-        for name, shape in GrowthSpace.first(graph, count).shapes(graph.widths).items():
-            found[name.replace("head/", f"{head}/") if name.startswith("head/") else name] = shape
-    return found
 
 
 def _plain(shape: Sequence[int]) -> tuple[int, ...]:

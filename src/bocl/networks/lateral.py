@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.compact import evaluate
 from bocl.networks.graph import Graph, Layer, Norm
-from bocl.networks.growth import PARTS, GrowthSpace, Shapes, count_tensors, initialise, is_parameter, tensor_names
+from bocl.networks.growth import GrowthSpace, Shapes, count_tensors, initialise, is_parameter, tensor_names
 from bocl.networks.norms import normalise_batch, normalise_blocks, scale_and_shift
 from bocl.networks.products import plain_product
 from bocl.seeding import seed_for
@@ -84,18 +84,13 @@ class LateralNetwork:
         with torch.no_grad():
             return _values(self.graph, self.columns[task], x, self.features(x, task), training=False)[-1]
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a save holds besides tensors and classes: nothing."""
-        return {}
-
-    def stored(self) -> dict[str, Tensor]:
-        """Return every tensor that is saved, ``TASK/NAME``."""
-        return join_tensors(self.columns)
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: no facts, and every tensor, ``TASK/NAME``."""
+        return {}, join_tensors(self.columns)
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part; laterals are shared weights."""
-        counts = [count_tensors(column) for column in self.columns]
-        return {part: sum(count[part] for count in counts) for part in PARTS}
+        return count_tensors(*self.columns)
 
     def restore(self, _facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
         """Take back saved columns."""
@@ -105,12 +100,11 @@ class LateralNetwork:
 
     def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor after tasks of these numbers of classes."""
-        found: Shapes = {}
-        for task, count in enumerate(classes):
-            own = GrowthSpace.first(self.graph, count).shapes(self.graph.widths)
-            laterals = _lateral_shapes(self.graph, task, count, self.ratio)
-            found |= {f"{task}/{name}": shape for name, shape in (own | laterals).items()}
-        return found
+        return join_tensors(
+            GrowthSpace.first(self.graph, count).shapes(self.graph.widths)
+            | _lateral_shapes(self.graph, task, count, self.ratio)
+            for task, count in enumerate(classes)
+        )
 
 
 class Column:
@@ -190,9 +184,9 @@ def _with_laterals(graph: Graph) -> list[Layer]:
     return [layer for layer in (*graph.layers, graph.head) if layer.source.group is not None]
 
 
-def _lateral_shapes(graph: Graph, before: int, classes: int, ratio: float) -> dict[str, tuple[int, ...]]:
+def _lateral_shapes(graph: Graph, before: int, classes: int, ratio: float) -> Shapes:
     """Return the shapes of a column's adapters when ``before`` columns lie before it."""
-    found: dict[str, tuple[int, ...]] = {}
+    found: Shapes = {}
     for layer in _with_laterals(graph) if before else ():
         units = classes if layer.group is None else graph.widths[layer.group]
         channels, prefix = layer.source.width, f"lateral/{layer.name}"

@@ -22,6 +22,7 @@ from torch import Tensor
 from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.by_task import join_tensors, part_tensors
+from bocl.networks.check import check_growths
 from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
 from bocl.networks.graph import Add, Function, Graph, Norm, Widths
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise, tensor_names
@@ -65,13 +66,9 @@ class StampedNetwork:
         self.added.append(added)
         self._views = {}  # old units may have moved
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a save holds besides tensors and classes: the stamps."""
-        return {"units": [list(added) for added in self.added]}
-
-    def stored(self) -> dict[str, Tensor]:
-        """Return every tensor that is saved: shared by NAME, own by TASK/NAME."""
-        return {**self.layers, **join_tensors(self.own)}
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: the stamps, and every tensor: shared by NAME, own by TASK/NAME."""
+        return {"units": [list(added) for added in self.added]}, {**self.layers, **join_tensors(self.own)}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
         """Take back saved tensors and stamps."""
@@ -109,12 +106,9 @@ class StampedNetwork:
         added = parse_value(tuple[Widths, ...], facts["units"], "facts.units")
         if len(added) != len(classes):
             raise NetworkError(f"facts.units has {len(added)} entries that are not of the {len(classes)} tasks seen")
-        if added and tuple(added[0]) != self.graph.widths:
-            raise NetworkError(f"facts.units[0] is {added[0]}; the base network has {self.graph.widths}")
+        check_growths(self.graph, {f"facts.units[{task}]": units for task, units in enumerate(added)})
         found: Shapes = {}
-        for task, (units, count) in enumerate(zip(added, classes, strict=True)):
-            if len(units) != len(self.graph.groups) or min(units) < 0:
-                raise NetworkError(f"facts.units[{task}]: {units} is not one number of 0 or more for each group")
+        for task, count in enumerate(classes):
             widths = self.graph.total(added[: task + 1])
             for name, shape in GrowthSpace.first(self.graph, count).shapes(widths).items():
                 found[name if name.startswith("layer/") else f"{task}/{name}"] = shape
