@@ -121,11 +121,10 @@ def check_takes(graph: Graph, shape: tuple[int, ...], classes: int) -> None:
 
 def check_growths(graph: Graph, added: Mapping[str, Widths]) -> None:
     """Refuse units that no tasks can have added; ``added`` has them in order, by their place in the file."""
-    for place, units in added.items():
+    for number, (place, units) in enumerate(added.items()):
         fits = len(units) == len(graph.groups) and min(units) >= 0
         _require(fits, f"{place} is {units}; it must be one number of 0 or more for each of {len(graph.groups)} groups")
-    for place, units in list(added.items())[:1]:
-        _require(units == graph.widths, f"{place} is {units}; the base network has {graph.widths}")
+        _require(number > 0 or units == graph.widths, f"{place} is {units}; the base network has {graph.widths}")
 
 
 def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:

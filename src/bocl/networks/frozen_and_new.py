@@ -25,20 +25,6 @@ def multiplies_whole(layer: Layer, frozen: Tensor) -> bool:
     return frozen.is_cuda or bool(layer.kernel)
 
 
-def whole(
-    frozen: Tensor, frozen_bias: Tensor | None, columns: Tensor | None, rows: Tensor, bias: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """Put new pieces around the frozen block for every child: (K, out, in, *kernel), and the bias (K, out)."""
-    count = len(rows)
-    top = frozen.expand(count, *frozen.shape)
-    if columns is None:
-        columns = rows.new_zeros(count, frozen.shape[0], rows.shape[2] - frozen.shape[1], *frozen.shape[2:])
-    weight = torch.cat([torch.cat([top, columns], dim=2), rows], dim=1)
-    if frozen_bias is None or bias is None:
-        return weight, None
-    return weight, torch.cat([frozen_bias.expand(count, -1), bias], dim=1)
-
-
 def by_pieces(
     layer: Layer,
     parts: tuple[Tensor, Tensor],

@@ -11,7 +11,7 @@ Values are numbered: 0 is the raw input, i is the result of ``steps[i - 1]``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from bocl.errors import NetworkError, did_you_mean
 from bocl.settings import parse_value
 
 Widths = tuple[int, ...]  # one number per hidden group
+_Argument = bool | int | float | str | None | tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,6 @@ class Layer:
         """Whether attention can stand before it: raw input is never gated."""
         return self.source.group is not None
 
-    @property
-    def reads_nodes(self) -> bool:
-        """Whether its input is a vector of nodes (one column each) rather than channels."""
-        return not self.kernel and self.source.spread == 1
-
 
 @dataclass(frozen=True)
 class Norm:
@@ -85,7 +81,7 @@ class Function:
     reads: tuple[int, ...]
     group: int | None
     function: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, _Argument] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -175,16 +171,5 @@ def from_json(data: dict[str, Any]) -> Graph:
         kind = parse_value(str, entry.pop("step", None), f"{where}.step")
         if kind not in _STEPS:
             raise NetworkError(f"{where}.step: unknown kind '{kind}'" + did_you_mean(kind, _STEPS))
-        step = parse_value(_STEPS[kind], entry, where)
-        if isinstance(step, Function):
-            step = replace(step, arguments=_tuples(step.arguments))
-        steps.append(step)
+        steps.append(parse_value(_STEPS[kind], entry, where))
     return Graph(tuple(steps), parse_value(tuple[Group, ...], data["groups"], "graph.groups"))
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_tuples(item) for item in value)
-    if isinstance(value, dict):
-        return {name: _tuples(item) for name, item in value.items()}
-    return value

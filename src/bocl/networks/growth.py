@@ -106,7 +106,8 @@ class GrowthSpace:
         for layer in (*self.graph.layers, self.graph.head):
             old_inputs, new_inputs = sizes(layer.source)
             if layer.gated and self.settings.attention and not first:
-                reduction = self.settings.reduction_nodes if layer.reads_nodes else self.settings.reduction_channels
+                nodes = not layer.kernel and layer.source.spread == 1  # a vector of nodes, one column each
+                reduction = self.settings.reduction_nodes if nodes else self.settings.reduction_channels
                 channels = (old_inputs + new_inputs) // layer.source.spread
                 hidden = attention.hidden_width(channels, reduction)
                 gate = ((hidden, channels), (hidden,), (channels, hidden), (channels,))

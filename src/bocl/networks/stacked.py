@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from bocl.errors import InputError
 from bocl.networks import functions
 from bocl.networks.attention import gate, gate_parts
-from bocl.networks.compact import CompactNetwork, contiguous_copy
-from bocl.networks.frozen_and_new import by_pieces, multiplies_whole, whole
+from bocl.networks.compact import CompactNetwork, contiguous_copy, evaluate, grown_weight
+from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step, Widths
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
 from bocl.networks.norms import normalise_batch, normalise_blocks, per_channel, scale_and_shift
@@ -66,6 +66,7 @@ class Children:
         device: torch.device | str = "cpu",
     ) -> None:
         self.graph = graph
+        self.count, self.draws = len(growths), graph.draws
         self.frozen = frozen
         self.head_of = head_of
         self.training = True
@@ -77,7 +78,7 @@ class Children:
                 raise InputError(f"a child adds {z}; this round has room for one number per group up to {self.pad_to}")
         self._classes = [growth.classes for growth in growths]
         self._corners = [{name: tuple(t.shape) for name, t in growth.tensors.items()} for growth in growths]
-        self.parameters: dict[str, nn.Parameter] = {}
+        self.parameters: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
         padded = GrowthSpace(graph, self.before, self._classes[0], settings).shapes(self.pad_to)
         for name, first in growths[0].tensors.items():  # numbered heads are in no growth's shapes
@@ -93,16 +94,6 @@ class Children:
             own = torch.tensor([self.before[group] + z[group] for z in self.widths])
             mask = torch.arange(self.before[group] + self.pad_to[group]) < own[:, None]
             self.masks[f"mask/{group}"] = mask.to(device, dtype)
-
-    @property
-    def count(self) -> int:
-        """K."""
-        return len(self.widths)
-
-    @property
-    def draws(self) -> bool:
-        """Whether a training step draws random numbers."""
-        return self.graph.draws
 
     @property
     def signature(self) -> Hashable:
@@ -145,9 +136,7 @@ class Children:
             if number == end:
                 value = _Value(precomputed, value.own, apart=True)
             values.append(value)
-        logits = values[-1].own
-        assert logits is not None
-        return logits
+        return self._join(values[-1])
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
         """Compute what frozen units of the first layer make of all samples: it is the same in every step.
@@ -158,16 +147,15 @@ class Children:
         end = self._prefix[1]
         if self.frozen is None or not end:
             return None
-        values = [inputs]
+        frozen = self.frozen
         with torch.no_grad():
-            for step in self.graph.steps[:end]:
-                value = values[step.reads[0]]
-                if isinstance(step, Layer):
-                    values.append(plain_product(step, value, *self.frozen.weight_and_bias(step)))
-                else:
-                    assert isinstance(step, Function)
-                    values.append(functions.apply(step, value, training=False))
-        return values[-1]
+            return evaluate(
+                self.graph.steps[:end],
+                inputs,
+                lambda layer, x: plain_product(layer, x, *frozen.weight_and_bias(layer)),
+                norm=None,
+                training=False,
+            )[-1]
 
     def _layer(self, layer: Layer, value: _Value, head: str, skip_frozen: bool) -> _Value:
         weight_name, bias_name = tensor_names(layer, head)
@@ -175,15 +163,15 @@ class Children:
         if layer.source.group is None and value.own is None:
             assert value.shared is not None
             return self._first_layer(layer, value.shared, rows, bias, skip_frozen)
-        if (
-            self.frozen is None or layer.group is None
-        ):  # all of a first task's layers, and every head, are the task's own
+        if self.frozen is None or layer.group is None:  # a first task's layers, and every head, are the task's own
             return _Value(own=own_product(layer, self._gated(layer, value), rows, bias))
         frozen, frozen_bias = self.frozen.weight_and_bias(layer)
         columns = self.parameters.get(f"layer/{layer.name}/columns")
         if multiplies_whole(layer, frozen):
-            joined, joined_bias = whole(frozen, frozen_bias, columns, rows, bias)
-            return _Value(own=own_product(layer, self._gated(layer, value), joined, joined_bias))
+            if frozen_bias is not None and bias is not None:
+                bias = torch.cat([frozen_bias.expand(self.count, -1), bias], dim=1)
+            weight = grown_weight(frozen, columns, rows)
+            return _Value(own=own_product(layer, self._gated(layer, value), weight, bias))
         parts = self._gated_parts(layer, value, frozen.shape[1])
         return _Value(own=by_pieces(layer, parts, (frozen, frozen_bias), columns, (rows, bias)))
 
