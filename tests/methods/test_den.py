@@ -413,8 +413,8 @@ def test_saved_stamps_that_make_no_sense_are_refused(tmp_path):
     learner.save(tmp_path / "model")
     assert load(tmp_path / "model", device="cpu").network.added == learner.network.added
     for wrong, message in (
-        ([], "not of the 2 tasks"),
-        ([[4, 5]], "not of the 2 tasks"),
+        ([], "not one for each of the 2 tasks"),
+        ([[4, 5]], "not one for each of the 2 tasks"),
         ([[4, 4], [1, 1]], r"facts.units\[0\] is \(4, 4\)"),
         ([[4, 5], [1]], "one number of 0 or more"),
         ([[4, 5], [-1, 2]], "one number of 0 or more"),

@@ -54,7 +54,6 @@ _OWN: dict[str, Callable[..., Tensor]] = {
 
 def apply(step: Function, x: Tensor, *, training: bool) -> Tensor:
     """Return what a step of the graph makes of x, (n, channels, …)."""
-    if step.function == "dropout":
-        return F.dropout(x, step.arguments["p"], training)
     function: Callable[..., Tensor] = _OWN.get(step.function) or getattr(F, step.function)
-    return function(x, **step.arguments)
+    mode = {"training": training} if step.function == "dropout" else {}
+    return function(x, **step.arguments, **mode)

@@ -237,19 +237,13 @@ def batch_losses(
     network: Trainable, task: DeviceTask, batch: Tensor, precision: str, precomputed: Tensor | None = None
 ) -> Tensor:
     """Return every network's mean cross-entropy, (K,), on the samples they share, at the places ``batch`` (n,)."""
-    autocast: AbstractContextManager[Any] = nullcontext()
-    if precision == "bf16":
-        autocast = torch.autocast(task.device.type, dtype=torch.bfloat16)
     x, labels = task.train.take(batch)
-    with autocast:
-        part = None if precomputed is None else precomputed.index_select(0, batch)
+    part = None if precomputed is None else precomputed.index_select(0, batch)
+    with torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
         logits = network(x, task.index, part)
     count, samples, classes = logits.shape
-    each = F.cross_entropy(
-        logits.reshape(-1, classes).to(x.dtype),
-        labels.expand(count, samples).reshape(-1),
-        reduction="none",
-    )
+    flat = logits.reshape(-1, classes).to(x.dtype)
+    each = F.cross_entropy(flat, labels.expand(count, samples).reshape(-1), reduction="none")
     return each.view(count, samples).mean(1)
 
 

@@ -16,22 +16,18 @@ class Trainable(Protocol):
     @property
     def count(self) -> int:
         """K."""
-        ...
 
     @property
     def draws(self) -> bool:
         """Whether a training step draws random numbers, as dropout does."""
-        ...
 
     @property
     def parameters(self) -> Mapping[str, Tensor]:
         """What the optimiser changes."""
-        ...
 
     @property
     def state(self) -> Mapping[str, Tensor]:
         """Parameters, running statistics and all else in which two networks of one signature may differ."""
-        ...
 
     @property
     def signature(self) -> Hashable:
@@ -39,12 +35,9 @@ class Trainable(Protocol):
 
         It may name an object by its ``id()`` where the network keeps it alive and what is read of it never changes.
         """
-        ...
 
     def __call__(self, x: Tensor, task: int, precomputed: Tensor | None = None) -> Tensor:
         """Return logits (K, n, classes) for shared inputs (n, *shape); ``precomputed`` is of ``precompute``."""
-        ...
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
         """Compute for all samples what stays the same in every step: (n, …), or None."""
-        ...

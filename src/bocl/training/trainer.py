@@ -19,13 +19,12 @@ from torch import Tensor
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.cancellation import stop_if_cancelled
-from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
-from bocl.training.flops import FlopCounter
 from bocl.training.hooks import Hooks
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache, copy_state, make_step
+from bocl.training.threads import sensible_threads
 from bocl.training.trainable import Trainable
 
 
@@ -77,16 +76,14 @@ def train(
     The order of samples depends only on the seed, so networks trained apart with one seed see the same batches.
     """
     began = time.perf_counter()
-    device, tasks = tasks[0].device, list(tasks)
+    tasks = list(tasks)
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
     shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
     per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
     taken = samples = epoch = 0
     loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
-    with (
-        sensible_threads(_flops(network, tasks[0], recipe.batch_size)),
-        _drawing(network, device, seed_for(seed, "dropout")),
-    ):
+    threads = sensible_threads(network, tasks[0], recipe.batch_size)
+    with threads, _drawing(network, tasks[0].device, seed_for(seed, "dropout")):
         network.training = True
         step = make_step(network, tasks, recipe, hooks, cache=cache, graphed=graphed)
         trained = step.network
@@ -117,18 +114,6 @@ def train(
     network.training = False
     effort = Effort(samples, (time.perf_counter() - began) / network.count)
     return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
-
-
-def _flops(network: Trainable, task: DeviceTask, samples: int) -> int | None:
-    """Count the floating-point operations of a forward pass of so many samples on a CPU; None on a GPU."""
-    if task.device.type != "cpu":
-        return None
-    training, network.training = network.training, False
-    counted = FlopCounter()
-    with torch.no_grad(), counted:
-        network(task.train.rows(slice(1))[0], task.index)
-    network.training = training
-    return counted.count * samples
 
 
 class _Best:
