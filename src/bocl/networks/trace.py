@@ -195,7 +195,7 @@ class _Tracing:
             bias=module.bias is not None,
             kernel=tuple(module.kernel_size),
             stride=tuple(module.stride),
-            padding=module.padding if isinstance(module.padding, str) else tuple(module.padding),
+            padding=module.padding if module.padding in ("same", "valid") else tuple(module.padding),
             dilation=tuple(module.dilation),
         )
         self._add(node, layer, _Value(opened, module.out_channels))
