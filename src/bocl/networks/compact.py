@@ -1,7 +1,7 @@
-"""One task's network in compact form: what it predicts with from then on.
+"""One task's network in compact form, which predicts.
 
 It computes on contiguous copies of the task's slices, made once: a strided view of a grown matrix, or a
-matrix masked with zeros, changes the last bits of a product.
+matrix masked with zeros, would change the last bits of a product.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class CompactNetwork:
         return self.weights[f"{prefix}/weight"], self.weights.get(f"{prefix}/bias")
 
     def openness(self, x: Tensor) -> dict[str, Tensor]:
-        """Return for every gated layer its mean gate over inputs (n, *shape), on the units of each growth: (growths,).
+        """Return every gated layer's mean gate over inputs (n, *shape), on the units of each growth: (growths,).
 
-        A growth that added no units to what the layer reads has none: NaN.
+        It is NaN for a growth that added no units to what the layer reads.
         """
         values = self._values(x)
         found = {}
@@ -150,5 +150,5 @@ def assemble(graph: Graph, frozen: CompactNetwork | None, growth: Growth) -> Com
 
 
 def contiguous_copy(tensor: Tensor) -> Tensor:
-    """Return a copy with nothing between its rows, whatever it is a view of; no gradient flows back."""
+    """Return a contiguous copy of a tensor or view, without its gradient."""
     return tensor.detach().clone(memory_format=torch.contiguous_format)

@@ -46,7 +46,7 @@ class ExpandableNetwork:
         return self.graph.total(growth.widths for growth in self.growths)
 
     def space(self, classes: int) -> GrowthSpace:
-        """Return what the next task, of so many classes, may choose from; it keeps the widths of now."""
+        """Return the growths that a next task of so many classes may choose from."""
         return GrowthSpace(self.graph, self.widths, classes, self.settings)
 
     def grow(
@@ -89,7 +89,9 @@ class ExpandableNetwork:
         """Return the shape of every saved tensor; refuse growths that do not fit the network."""
         entries = _growths(facts)
         if [entry.classes for entry in entries] != list(classes):
-            raise NetworkError(f"facts.growths has {len(entries)} entries, not those of the {len(classes)} tasks")
+            raise NetworkError(
+                f"facts.growths has {len(entries)} entries that are not those of the {len(classes)} tasks"
+            )
         check_growths(self.graph, {f"facts.growths[{task}].widths": entry.widths for task, entry in enumerate(entries)})
         before, by_task = self.graph.no_units, []
         for entry in entries:

@@ -1,4 +1,4 @@
-"""A grown layer of K children: the frozen block, which all share, and the new pieces around it, each child's own.
+"""A grown layer of K children: the frozen block, which they share, and each child's own new pieces around it.
 
     frozen  (out, in, *kernel)                what old units read from old ones
     columns (K, out, in', *kernel)            what old units read from new ones
@@ -19,8 +19,8 @@ from bocl.networks.products import own_product, plain_product
 def multiplies_whole(layer: Layer, frozen: Tensor) -> bool:
     """Whether a layer multiplies frozen and new weights as one.
 
-    Fewer products are worth more than the gradients of frozen weights that are computed and thrown away. Linear layers
-    on a CPU are the exception: there the frozen block is most of the work.
+    One product is faster, although gradients of frozen weights are computed and thrown away. Linear layers on a CPU
+    are the exception: there the frozen block is most of the work.
     """
     return frozen.is_cuda or bool(layer.kernel)
 

@@ -18,7 +18,7 @@ from bocl.networks.stacked import Children
 
 
 class PlainNetwork:
-    """The base network with the heads ``head0``, ``head1``, …; its body is a growth from nothing."""
+    """The base network, a growth from nothing, with the heads ``head0``, ``head1``, …."""
 
     def __init__(self, graph: Graph, *, shared_head: bool = False, device: torch.device | str = "cpu") -> None:
         self.graph = graph
@@ -37,7 +37,7 @@ class PlainNetwork:
         return re.sub("^head/", f"{self.head_of(task)}/", name)
 
     def is_shared(self, name: str) -> bool:
-        """Whether a tensor is a parameter of every task: all of the body, and the head where there is one for all."""
+        """Whether a tensor is a parameter of every task: of the body, or of a shared head."""
         return is_parameter(name) and (self.shared_head or not name.startswith("head"))
 
     def add_task(self, classes: int, *, seed: int) -> None:
@@ -54,17 +54,17 @@ class PlainNetwork:
         self._compact = None
 
     def trainable(self) -> Children:
-        """Return the network as a stack of one, to be trained whole."""
+        """Return the network as a stack of one, to be trained."""
         growth = Growth(self.graph.widths, self.classes[-1], self.tensors)
         return Children(self.graph, None, [growth], head_of=self.head_of, device=self.device)
 
     def take(self, trained: Children) -> None:
-        """Keep the weights a training ended with."""
+        """Keep the trained weights."""
         self.tensors = trained.growth(0).tensors
         self._compact = None
 
     def copy(self) -> PlainNetwork:
-        """Return a network with the same weights that can be trained apart from this one."""
+        """Return a network with copies of the weights."""
         other = PlainNetwork(self.graph, shared_head=self.shared_head, device=self.device)
         other.restore({}, {name: tensor.clone() for name, tensor in self.tensors.items()}, self.classes)
         return other
@@ -102,7 +102,7 @@ class PlainNetwork:
 
 
 class SeparateNetworks:
-    """A plain network of its own for every task."""
+    """One plain network for each task."""
 
     def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
         self.graph = graph

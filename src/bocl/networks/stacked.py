@@ -1,8 +1,8 @@
 """K children of unequal width, trained together as one padded batch.
 
 Every tensor of a child lies in the top-left corner of a padded one, and the padded ones are stacked: (K, …).
-Units that are only padding read zero weights, put out zero and feed zero weights, so they get zero
-gradients and stay zero: a child trained in a stack takes the steps it would take alone.
+Padding has zero weights in and out, so it puts out zero, gets zero gradients and stays zero: a child trained in a
+stack takes the same steps as on its own.
 
 Children share the mini-batch and the frozen network. Values before the first layer have no K; after it they
 are (K, n, C, …).
@@ -29,7 +29,7 @@ from bocl.networks.products import children_first, own_product, plain_product, s
 
 @dataclass(frozen=True)
 class _Value:
-    """A value on its way through the stack: units all children share, then each child's own.
+    """A value in the stack: the units that all children share, then each child's own.
 
     shared  (n, C, *space), or None
     own     (K, n, C', *space), or None
@@ -50,7 +50,7 @@ class Children:
     head_of     name of the head that a task uses, for networks with several
     parameters  name → (K, …), trained
     buffers     name → (K, …), running statistics of norms
-    masks       mask/GROUP → (K, C): 1 for units a child has, 0 for padding; of groups where the two must be told apart
+    masks       mask/GROUP → (K, C), 1 for units and 0 for padding, for the groups where this matters
     training    whether batch norms use and update batch statistics, and dropout is on
     """
 
@@ -97,7 +97,7 @@ class Children:
 
     @property
     def signature(self) -> Hashable:
-        """Children of one signature differ in the values of their state only."""
+        """Children of one signature differ only in the values of their state."""
         shapes = tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in self.state.items())
         return id(self.frozen), id(self.graph), shapes  # both live as long as these children do
 
@@ -116,10 +116,10 @@ class Children:
     def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:
         """Return logits (K, n, classes) for shared inputs (n, *shape).
 
-        precomputed  of these samples, from ``precompute``; computed here when it is not given
+        precomputed  what ``precompute`` returned for these samples; computed here when it is not given
         """
-        # Given ``precomputed``, the first layer leaves its frozen units out and the functions after it see new units
-        # only; ``precomputed`` takes the place of the frozen ones where the prefix ends. Step 0 does not exist.
+        # Given ``precomputed``, the first layer leaves its frozen units out and the functions after it see only new
+        # units; ``precomputed`` takes the place of the frozen ones where the prefix ends. Step 0 does not exist.
         begin, end = self._prefix if precomputed is not None else (0, 0)
         values: list[_Value] = [_Value(shared=x)]
         for number, step in enumerate(self.graph.steps, start=1):
@@ -139,9 +139,9 @@ class Children:
         return self._join(values[-1])
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
-        """Compute what frozen units of the first layer make of all samples: it is the same in every step.
+        """Compute the outputs of the first layer's frozen units, which are the same in every step.
 
-        Nothing gates raw input, so the first layer's frozen part, and the functions right after it, never change
+        Raw input is never gated, so the first layer's frozen part, and the functions right after it, do not change
         while children are trained. Returns (n, C, *space), or None where there is no such part.
         """
         end = self._prefix[1]
@@ -176,7 +176,7 @@ class Children:
         return _Value(own=by_pieces(layer, parts, (frozen, frozen_bias), columns, (rows, bias)))
 
     def _first_layer(self, layer: Layer, x: Tensor, rows: Tensor, bias: Tensor | None, skip_frozen: bool) -> _Value:
-        """A layer on raw input, the same for all children: frozen units are computed once, new ones all together."""
+        """Compute a layer on raw input, which all children share: frozen units once, new ones in one product."""
         own = shared_product(layer, x, rows, bias) if rows.shape[1] else None
         if self.frozen is None:
             return _Value(own=own)
@@ -193,8 +193,8 @@ class Children:
     def _gated_parts(self, layer: Layer, value: _Value, frozen: int) -> tuple[Tensor, Tensor]:
         """Return the same in two parts: (K, n, frozen) from frozen units, and (K, n, C - frozen) from new ones."""
         gated = f"gate/{layer.name}/reduce.weight" in self.parameters
-        # A value still apart need not be joined to be split again, as long as a gate is over columns: after a flatten
-        # it is over channels, whose mean ``gate`` takes.
+        # A value still apart need not be joined and split again, unless it was flattened: then ``gate`` takes the
+        # mean of each channel.
         if gated and value.apart and value.shared is not None and layer.source.spread == 1:
             return gate_parts(value.shared, value.own, self.parameters, f"gate/{layer.name}")
         x = self._gated(layer, value)
@@ -238,7 +238,7 @@ class Children:
         return scale_and_shift(x, self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias"))
 
     def _group_norm(self, norm: Norm, x: Tensor) -> Tensor:
-        """Frozen blocks as they were; the new units of each child as one group, padding left out of its statistics."""
+        """Normalise frozen blocks as before, and each child's new units as one group, without the padding."""
         group = norm.source.group
         if group is None or self.frozen is None:  # raw input, or the base network itself: nothing is padded
             return _split_lead(normalise_blocks(norm, x.flatten(0, 1), [x.shape[2]]), x)
@@ -257,8 +257,8 @@ class Children:
 def _fixed_prefix(graph: Graph) -> tuple[int, int]:
     """Return the first and last value whose frozen units are the same in every step: (0, 0) where there are none.
 
-    The first is the first layer's, the others are of functions in a row after it: a norm learns, dropout draws in every
-    step. A value with two readers is the last one, because in those before it the frozen units are missing.
+    The first is the first layer's. The functions right after it follow, but no norm, which learns, and no dropout,
+    which draws. A value with two readers is the last, because the values before the last lack the frozen units.
     """
     readers = [read for step in graph.steps for read in step.reads]
 
@@ -277,16 +277,16 @@ def _fixed_prefix(graph: Graph) -> tuple[int, int]:
 
 
 def _masked_groups(graph: Graph) -> list[int]:
-    """Return the groups in which padding must be told from units: group norms count them, some functions move zero."""
-    groups = [norm.source.group for norm in graph.norms if norm.kind == "group"]
-    groups += [
-        step.group for step in graph.steps if isinstance(step, Function) and step.function in functions.MOVES_ZERO
-    ]
-    return sorted({group for group in groups if group is not None})
+    """Return the groups in which padding must be told from units: group norms count units, some functions move 0."""
+    groups = {norm.source.group for norm in graph.norms if norm.kind == "group"}
+    for step in graph.steps:
+        if isinstance(step, Function) and step.function in functions.MOVES_ZERO:
+            groups.add(step.group)
+    return sorted(group for group in groups if group is not None)
 
 
 def _stack(tensors: list[Tensor], padded: tuple[int, ...]) -> Tensor:
-    """Lay every child's tensor in the top-left corner of a zero tensor of the padded shape."""
+    """Put every child's tensor into the top-left corner of a zero tensor of the padded shape."""
     shape = [max(sizes) for sizes in zip(padded, *(tensor.shape for tensor in tensors), strict=True)]
     stacked = tensors[0].new_zeros(len(tensors), *shape)
     for index, tensor in enumerate(tensors):
