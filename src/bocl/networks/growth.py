@@ -30,13 +30,11 @@ from bocl.networks import attention
 from bocl.networks.graph import Graph, Layer, Source, Widths
 
 Shapes = dict[str, tuple[Any, ...]]
-Wiring = Literal["full", "forward"]
 PARTS = ("shared", "heads", "attention", "norms")
 _PART_OF = {"layer": "shared", "lateral": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
 _STATISTICS = ("mean", "var")
-MOST_REDUCTION = 10**9  # beyond the width of any layer
-MOST_GATE_BIAS = 1e6  # a sigmoid is flat long before
-_Reduction = Annotated[PositiveInt, Field(le=MOST_REDUCTION)]
+_Reduction = Annotated[PositiveInt, Field(le=10**9)]  # beyond the width of any layer
+_GateBias = Annotated[Number, Field(ge=-1e6, le=1e6)]  # a sigmoid is flat long before
 
 
 @section("growth")
@@ -51,11 +49,11 @@ class GrowthSettings:
     gate_bias           b_s at the start; +3 opens the gates
     """
 
-    wiring: Wiring = "full"
+    wiring: Literal["full", "forward"] = "full"
     attention: bool = True
     reduction_nodes: _Reduction = 64
     reduction_channels: _Reduction = 16
-    gate_bias: Annotated[Number, Field(ge=-MOST_GATE_BIAS, le=MOST_GATE_BIAS)] = 3.0
+    gate_bias: _GateBias = 3.0
 
 
 @dataclass(frozen=True, eq=False)

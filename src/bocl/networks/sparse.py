@@ -95,7 +95,8 @@ def _unit_parts(graph: Graph, tensors: Mapping[str, Tensor], group: int) -> list
 
 def reached_units(graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tensor]:
     """Return the units that the head reaches through weights that are not zero: booleans (C,) for every group."""
-    reached = [torch.zeros_like(unit_norms(graph, tensors, group)).bool() for group in range(len(graph.groups))]
+    rows = [tensors[f"layer/{group.name}/rows"] for group in graph.groups]
+    reached = [torch.zeros(len(units), dtype=torch.bool, device=units.device) for units in rows]
     for layer in (graph.head, *reversed(graph.layers)):
         if layer.source.group is not None:
             weight = tensors[tensor_names(layer)[0]]
@@ -131,10 +132,8 @@ def masks_of_new(graph: Graph, tensors: Mapping[str, Tensor], before: Widths) ->
 
     Masks have the shapes of ``masks_within``; norms and head have one for the whole tensor.
     """
-    new = []
-    for group, first in enumerate(before):
-        norms = unit_norms(graph, tensors, group)
-        new.append(torch.arange(len(norms), device=norms.device) >= first)
+    rows = [tensors[f"layer/{group.name}/rows"] for group in graph.groups]
+    new = [torch.arange(len(units), device=units.device) >= first for units, first in zip(rows, before, strict=True)]
     masks = {name: _whole(tensors) for name in tensors if not name.startswith("layer/")}
     for layer in graph.layers:
         assert layer.group is not None

@@ -19,7 +19,7 @@ WORTH_SHARING = 10_000_000  # floating-point operations of a step's forward pass
 class FlopCounter(TorchDispatchMode):
     """Adds up the operations of every product and convolution inside, in ``count``.
 
-    ``torch.utils.flop_counter.FlopCounterMode`` counts the same, and loads PyTorch's compiler to do so.
+    ``torch.utils.flop_counter.FlopCounterMode`` counts the same, but loads PyTorch's compiler.
     """
 
     def __init__(self) -> None:

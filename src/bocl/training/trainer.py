@@ -1,7 +1,7 @@
 """The only training loop: K networks at once, on one task or several.
 
-The loss is the sum of every network's own mean cross-entropy, so gradients never mix and an elementwise
-optimiser takes for each network the step it would take alone.
+The loss is the sum of every network's own mean cross-entropy, so gradients never mix, and an elementwise
+optimiser takes the same step for each network as if it were trained by itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bocl.training.trainable import Trainable
 
 @dataclass(frozen=True)
 class Effort:
-    """What training took: samples shown, and seconds; of networks trained together, each one's share."""
+    """What training took: samples shown, and seconds; for networks trained together, each one's share."""
 
     samples: int = 0
     seconds: float = field(default=0.0, compare=False, repr=False)
@@ -70,10 +70,10 @@ def train(
 
     hooks     what else a step does
     on_epoch  called with (epochs done, epochs in all)
-    cache     of steps captured before, for networks of one shape on the same task
+    cache     steps captured before, for networks of one shape on the same task
     graphed   capture the step as a CUDA graph where that is possible
 
-    The order of samples depends only on the seed, so networks trained apart with one seed see the same batches.
+    The order of samples depends only on the seed, so networks trained separately with one seed see the same batches.
     """
     began = time.perf_counter()
     tasks = list(tasks)
@@ -119,7 +119,7 @@ def train(
 class _Best:
     """Early stopping: each network's state at its own best epoch.
 
-    A network that is out of patience has stopped, though the others go on: what it does later is not looked at.
+    A network that is out of patience has stopped: what it does while the others continue does not count.
     """
 
     def __init__(self, network: Trainable, patience: int) -> None:
@@ -173,7 +173,7 @@ def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -
 
 @contextmanager
 def _drawing(network: Trainable, device: torch.device, seed: int) -> Iterator[None]:
-    """Let dropout draw from this seed; the random numbers of the process go on afterwards as if nothing was drawn."""
+    """Let dropout draw from this seed, and leave the random numbers of the process as they were."""
     if not network.draws:
         yield
         return
