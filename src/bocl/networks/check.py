@@ -67,7 +67,9 @@ def _check_norm(norm: Norm, read: int | None, graph: Graph) -> None:
 
 
 def _check_source(name: str, source: Source, read: int | None, graph: Graph) -> None:
-    _require(source.group == read, f"step '{name}' says it reads group {source.group} but reads a value of {read}")
+    _require(
+        source.group == read, f"step '{name}' reads group {source.group} by its source, but a value of group {read}"
+    )
     if read is not None:
         width = graph.groups[read].width
         _require(source.width == width, f"step '{name}' reads {source.width} channels of a group of {width}")
@@ -82,17 +84,17 @@ def _check_function(step: Function, read: int | None) -> None:
         )
     for argument in step.arguments:
         _require(argument in allowed, f"step '{step.name}' has an unknown argument '{argument}' of {step.function}()")
-    _require(step.group == read, f"step '{step.name}' says it is of group {step.group} but reads a value of {read}")
+    _require(step.group == read, f"step '{step.name}' has group {step.group}, but reads a value of group {read}")
 
 
 def _check_names(graph: Graph) -> None:
-    """Refuse two layers or norms whose tensors would have one name, and a group that no layer opens."""
+    """Refuse two layers or norms whose tensors would have the same name, and a group that no layer opens."""
     for steps in ((*graph.layers, graph.head), graph.norms):
         names = [step.name for step in steps]
-        _require(len(set(names)) == len(names), f"two steps have one name among {', '.join(names)}")
+        _require(len(set(names)) == len(names), f"two steps have the same name among {', '.join(names)}")
     for number, group in enumerate(graph.groups):
         opens = any(layer.name == group.name and layer.group == number for layer in graph.layers)
-        _require(opens, f"group '{group.name}' is opened by no layer of that name")
+        _require(opens, f"group '{group.name}' is opened by no layer of its name")
 
 
 def check_takes(graph: Graph, shape: tuple[int, ...], classes: int) -> None:
@@ -116,7 +118,7 @@ def check_growths(graph: Graph, added: Mapping[str, Widths]) -> None:
 
 
 def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
-    """Refuse tensors that have not the names and shapes wanted, or are not float32."""
+    """Refuse tensors that do not have the wanted names and shapes, or are not float32."""
     for name in sorted(wanted.keys() - tensors.keys()):
         raise NetworkError(f"tensor '{name}' is missing")
     for name in sorted(tensors.keys() - wanted.keys()):

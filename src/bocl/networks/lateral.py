@@ -4,7 +4,7 @@ Layer i of column k computes (k columns lie before it, numbered j)
 
     h_i = σ(W_i h_{i-1} + U_i relu(V_i [α_j h_{i-1}^j]_{j<k} + b_i))
 
-h^j are the features of column j, frozen with its own laterals; σ and all else between two layers is the graph's own.
+h^j are the features of column j, frozen with its own laterals. σ stands for all steps of the graph between two layers.
 
     α  lateral/NAME/scale           (k,)                     one number per column before
     V  lateral/NAME/reduce.weight   (a, k·C)                 per channel: a 1 x 1 convolution on feature maps
@@ -122,7 +122,7 @@ class Column:
 
     @property
     def signature(self) -> Hashable:
-        """Columns for one task of one network compute alike."""
+        """Columns for one task of one network have the same signature."""
         shapes = tuple((name, tuple(value.shape)) for name, value in self.state.items())
         return id(self.network), self.before, shapes  # the network lives as long as this column, and only adds columns
 

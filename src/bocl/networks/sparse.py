@@ -1,7 +1,7 @@
 """What DEN does with weights: proximal steps, the sub-network that is reached, masks of what is trained.
 
 A unit's *group* is all that makes its output: its incoming weights (a filter's, for a convolution), its bias and,
-where a norm follows, its scale and shift. A unit whose group is zero puts out zero.
+where a norm follows, its scale and shift. The output of a unit whose group is zero is zero.
 
 Sets of units are boolean tensors (C,), one per channel group.
 """
@@ -37,7 +37,7 @@ def shrink_groups(w: Tensor, steps: Tensor, coefficient: float) -> Tensor:
     steps  s (C, n)
 
     It is v_i = w_i ν / (ν + γ s_i), where ν = ‖v‖ makes Σ_i (w_i / (ν + γ s_i))² = 1; where no ν > 0 does, it is 0.
-    Newton's method finds ν from below, because 1 / √sum is concave in it, and linear where the steps are alike.
+    Newton's method finds ν from below, because 1 / √sum is concave in it, and linear where all steps are equal.
     """
     w, reach = w.double(), coefficient * steps.double()  # Adam's steps differ by many powers of ten
     norms: Tensor = (_norms(w) - reach.amax(1, keepdim=True)).clamp(min=0)

@@ -1,7 +1,7 @@
 """K children of unequal width, trained together as one padded batch.
 
 Every tensor of a child lies in the top-left corner of a padded one, and the padded ones are stacked: (K, …).
-Padding has zero weights in and out, so it puts out zero, gets zero gradients and stays zero: a child trained in a
+Padding has zero weights in and out, so its output and its gradients are zero and it stays zero: a child trained in a
 stack takes the same steps as on its own.
 
 Children share the mini-batch and the frozen network. Values before the first layer have no K; after it they
@@ -33,7 +33,7 @@ class _Value:
 
     shared  (n, C, *space), or None
     own     (K, n, C', *space), or None
-    apart   whether own holds new units only; the frozen ones are shared, or not computed
+    apart   whether own holds only new units; the frozen ones are shared, or not computed
     """
 
     shared: Tensor | None = None
@@ -277,7 +277,7 @@ def _fixed_prefix(graph: Graph) -> tuple[int, int]:
 
 
 def _masked_groups(graph: Graph) -> list[int]:
-    """Return the groups in which padding must be told from units: group norms count units, some functions move 0."""
+    """Return the groups that need a mask: group norms count their units, or functions move their zeros."""
     groups = {norm.source.group for norm in graph.norms if norm.kind == "group"}
     for step in graph.steps:
         if isinstance(step, Function) and step.function in functions.MOVES_ZERO:

@@ -36,7 +36,7 @@ class _Value:
     group: int | None = None  # None: the raw input
     width: int | None = None  # channels; None while the raw input's are unknown
     flat: bool = False  # a vector per sample
-    spread: int | None = None  # columns per channel; None until a layer says
+    spread: int | None = None  # columns per channel; None until a layer shows it
     index: int = 0
 
 
@@ -219,7 +219,7 @@ class _Tracing:
         self._add(node, norm, replace(value, width=module.num_channels))
 
     def _source(self, name: str, inputs: int, value: _Value) -> Source:
-        """Return what a layer of so many inputs reads; their number says how many columns each channel has."""
+        """Return what a layer of so many inputs reads; their number shows how many columns each channel has."""
         if value.width is None or (value.group is None and value.flat):
             return Source(None, inputs)
         columns = value.spread if value.flat else 1

@@ -36,5 +36,5 @@ def _kept_bytes(network: Trainable, task: DeviceTask, samples: int) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         logits = network(task.train.rows(slice(samples))[0], task.index)
-    del logits  # as long as it lives, the storages noted above stay apart
+    del logits  # kept until here, so that the storages noted above keep their addresses
     return sum(kept.values())
