@@ -397,7 +397,7 @@ def test_old_tasks_ignore_later_units(network):
             changed[bias][seen[0]] = stamped.layers[bias][seen[0]]
         other = make(network)
         other.restore(learner.state())
-        other.network.restore(stamped.facts(), {**learner.state().tensors, **changed}, [3, 2, 4])
+        other.network.restore(stamped.stored()[0], {**learner.state().tensors, **changed}, [3, 2, 4])
         for x, before in zip(INPUTS, said, strict=True):
             assert torch.equal(other.predict(x, task), before)
         if task < 2:
@@ -413,8 +413,8 @@ def test_saved_stamps_that_make_no_sense_are_refused(tmp_path):
     learner.save(tmp_path / "model")
     assert load(tmp_path / "model", device="cpu").network.added == learner.network.added
     for wrong, message in (
-        ([], "not of the 2 tasks"),
-        ([[4, 5]], "not of the 2 tasks"),
+        ([], "not one for each of the 2 tasks"),
+        ([[4, 5]], "not one for each of the 2 tasks"),
         ([[4, 4], [1, 1]], r"facts.units\[0\] is \(4, 4\)"),
         ([[4, 5], [1]], "one number of 0 or more"),
         ([[4, 5], [-1, 2]], "one number of 0 or more"),

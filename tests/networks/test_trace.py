@@ -365,7 +365,7 @@ REFUSED = {
         "'2' expects 6 features but reads 5",
     ),
     "channels that do not fit": (tail(nn.Conv2d(5, 4, 1)), "'1' expects 5 channels but reads 4"),
-    "a norm that does not fit": (tail(nn.BatchNorm2d(8)), "'1' expects 8 features but reads 4"),
+    "a norm that does not fit": (tail(nn.BatchNorm2d(8)), "'1' expects 8 channels but reads 4"),
     "a group norm that does not fit": (tail(nn.GroupNorm(2, 8)), "'1' expects 8 channels but reads 4"),
     "a group norm on a vector": (
         nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4), nn.Linear(4, 3)),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bocl.errors import ConfigError, DeviceError
-from bocl.training.device import resolve_device, sensible_threads
+from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
 
 
@@ -79,15 +79,3 @@ def test_auto_takes_what_there_is():
     assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     assert resolve_device("cpu") == resolve_device(torch.device("cpu")) == torch.device("cpu")
     assert resolve_device("cpu:0") == torch.device("cpu")
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_small_steps_use_one_thread_and_leave_the_count_as_it_was():
-    with sensible_threads(10):
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 2
-    with sensible_threads(10**9):
-        assert torch.get_num_threads() == 2
-    with pytest.raises(RuntimeError, match="boom"), sensible_threads(10):
-        raise RuntimeError("boom")
-    assert torch.get_num_threads() == 2

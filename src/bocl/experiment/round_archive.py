@@ -82,7 +82,7 @@ class RoundArchive:
                     "another version of bocl, another machine, or a searcher that is not deterministic; go on with "
                     "what began the run, or start again in another folder"
                 )
-        before = (0,) * len(network.graph.groups) if asked.fresh else network.widths
+        before = network.graph.no_units if asked.fresh else network.widths
         growths = read_growths(self._store, record, network, before, asked.classes)
         children = []
         for growth, fit in zip(growths, record.fits, strict=True):

@@ -87,7 +87,7 @@ def most_units(network: ExpandableNetwork, shape: Widths, classes: int, *, tasks
             room -= int(GrowthSpace(network.graph, widths, classes, network.settings).count_all(z))
             if room < 0:
                 return False
-            widths = tuple(old + new for old, new in zip(widths, z, strict=True))
+            widths = network.graph.total([widths, z])
         return True
 
     high = 1
@@ -97,7 +97,7 @@ def most_units(network: ExpandableNetwork, shape: Widths, classes: int, *, tasks
 
 
 def _stored(network: ExpandableNetwork) -> int:
-    return sum(sum(task.values()) for task in network.parameters_by_task())
+    return sum(network.parameters().values())
 
 
 def _base_parameters(network: ExpandableNetwork, classes: int) -> int:

@@ -85,12 +85,8 @@ class Network(Protocol):
         """Count what is stored, by part: shared, heads, attention, norms."""
         ...
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a save holds besides tensors and classes, as JSON values."""
-        ...
-
-    def stored(self) -> dict[str, Tensor]:
-        """Return every tensor that is saved."""
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: facts as JSON values, and every tensor. The classes are saved by the learner."""
         ...
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int], /) -> Shapes:
@@ -98,7 +94,7 @@ class Network(Protocol):
         ...
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int], /) -> None:
-        """Take back what ``facts`` and ``stored`` returned, after tasks of these numbers of classes."""
+        """Take back what ``stored`` returned, after tasks of these numbers of classes."""
         ...
 
 
@@ -164,8 +160,9 @@ class Learner:
     def state(self) -> State:
         """Return what has been learnt: the network's, the tasks seen, and what the method keeps besides."""
         kept = self._kept()
-        facts = {**self.network.facts(), "seen": [asdict(entry) for entry in self.seen], **kept.facts}
-        return State(facts, {**self.network.stored(), **{EXTRA + name: value for name, value in kept.tensors.items()}})
+        facts, tensors = self.network.stored()
+        facts = {**facts, "seen": [asdict(entry) for entry in self.seen], **kept.facts}
+        return State(facts, {**tensors, **{EXTRA + name: value for name, value in kept.tensors.items()}})
 
     def check_state(self, state: State) -> None:
         """Refuse a saved state that is not one of this method: its facts first, then every tensor by name and shape."""

@@ -89,7 +89,7 @@ def learned_plain(
     head    number of the task in this network
     before  what the method stored before the task, by part
     """
-    widths = network.graph.widths if head == 0 else (0,) * len(network.graph.groups)
+    widths = network.graph.widths if head == 0 else network.graph.no_units
     now = count_tensors(network.tensors)
     added = {part: now[part] - before[part] for part in PARTS}
     return Learned(

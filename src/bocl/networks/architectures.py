@@ -1,4 +1,4 @@
-"""Networks to start from: plain modules, with nothing special about them."""
+"""Networks to start from: ordinary modules."""
 
 from __future__ import annotations
 
@@ -78,10 +78,8 @@ def resnet(
     """A small residual network with batch norm, for images of any size."""
     widths = _sizes("resnet.widths", widths)
     blocks = checked("resnet.blocks", blocks, Annotated[PositiveInt, Field(le=MOST_LAYERS // len(widths))])
-    channels, classes = (
-        checked("resnet.channels", channels, PositiveInt),
-        checked("resnet.classes", classes, PositiveInt),
-    )
+    channels = checked("resnet.channels", channels, PositiveInt)
+    classes = checked("resnet.classes", classes, PositiveInt)
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         stem=nn.Conv2d(channels, widths[0], 3, padding=1, bias=False),
         norm=nn.BatchNorm2d(widths[0]),
@@ -100,7 +98,7 @@ def resnet(
 
 
 def _sizes(name: str, sizes: Sequence[int]) -> list[int]:
-    """Check for one size or more, none of them zero."""
+    """Check that there are one or more sizes, none of them zero."""
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or not 1 <= len(sizes) <= MOST_LAYERS:
         raise NetworkError(
             f"{name} is {shown(sizes)}; it must be a list of 1 to {MOST_LAYERS} numbers of units, such as [48, 24]"

@@ -26,16 +26,16 @@ def hidden_width(channels: Any, reduction: int) -> Any:
 
 
 def gate(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:
-    """Return F ⊙ β for x of shape (…, n, C·spread) or (…, n, C, *space), weights of shape (…, h, C) and (…, C, h).
+    """Return F ⊙ β for x (…, n, C·spread) or (…, n, C, *space) and weights (…, h, C) and (…, C, h).
 
-    A leading dimension K of both stacks K children.
+    Both may have a leading dimension K: a stack of K children.
     """
     features, beta = features_and_gates(x, weights, prefix)
     return (features * beta.unsqueeze(-1)).reshape(x.shape)
 
 
 def features_and_gates(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> tuple[Tensor, Tensor]:
-    """Return F (…, n, C, columns) and β (…, n, C) of what ``gate`` is given."""
+    """Return F (…, n, C, columns) and β (…, n, C) for the arguments of ``gate``."""
     w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
     lead, channels = w_c.shape[:-2], w_c.shape[-1]
     columns = prod(x.shape[len(lead) + 1 :]) // channels

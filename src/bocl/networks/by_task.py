@@ -1,17 +1,20 @@
-"""Tensors of several tasks in one mapping, named ``TASK/NAME``: the form in which they are saved."""
+"""Several tasks' tensors, or their shapes, in one mapping with the names ``TASK/NAME``: as they are saved."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from torch import Tensor
 
 from bocl.errors import NetworkError
 
+T = TypeVar("T")
 
-def join_tensors(by_task: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Put the tensors of every task into one mapping."""
-    return {f"{task}/{name}": tensor for task, tensors in enumerate(by_task) for name, tensor in tensors.items()}
+
+def join_tensors(by_task: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    """Put the tensors or shapes of every task into one mapping."""
+    return {f"{task}/{name}": value for task, values in enumerate(by_task) for name, value in values.items()}
 
 
 def part_tensors(tensors: Mapping[str, Tensor], tasks: int) -> list[dict[str, Tensor]]:
@@ -21,6 +24,6 @@ def part_tensors(tensors: Mapping[str, Tensor], tasks: int) -> list[dict[str, Te
     for key, tensor in tensors.items():
         task, _, name = key.partition("/")
         if task not in numbers:
-            raise NetworkError(f"tensor '{key}' is of none of the {tasks} there are")
+            raise NetworkError(f"tensor '{key}' belongs to none of the {tasks} tasks")
         parted[numbers[task]][name] = tensor
     return parted

@@ -1,6 +1,6 @@
-"""Whether a graph and tensors that come from a file make sense, before anything is built on them.
+"""Whether a graph and tensors read from a file make sense, before anything is built on them.
 
-Every check raises NetworkError with the step or tensor at fault.
+Every check raises a NetworkError that names the step or tensor at fault.
 """
 
 from __future__ import annotations
@@ -13,18 +13,13 @@ from torch import Tensor
 from bocl.errors import NetworkError, did_you_mean
 from bocl.networks import functions
 from bocl.networks.compact import assemble
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Source
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Source, Widths
 from bocl.networks.growth import Growth, GrowthSpace, Shapes
-
-_NAMED_PADDINGS = ("same", "valid")
 
 
 def check_graph(graph: Graph) -> None:
     """Refuse a graph that no tracing gives: steps that read forwards, unknown functions, groups that do not fit."""
-    if not graph.steps or not graph.groups:
-        raise NetworkError("the network has no steps or no groups")
-    for group in graph.groups:
-        _require(group.width >= 1, f"group '{group.name}' has a width of {group.width}")
+    _require(bool(graph.steps and graph.groups), "the network has no steps or no groups")
     last = graph.steps[-1]
     if not isinstance(last, Layer) or last.group is not None or last.kernel:
         raise NetworkError(f"the last step, '{last.name}', is not the head: a linear layer of no group")
@@ -57,29 +52,24 @@ def _check_layer(layer: Layer, read: int | None, graph: Graph) -> None:
     if layer is not graph.steps[-1]:
         in_range = layer.group is not None and 0 <= layer.group < len(graph.groups)
         _require(in_range, f"{where} opens group {layer.group}; there are {len(graph.groups)}")
-    named = isinstance(layer.padding, str)
-    _require(not named or layer.padding in _NAMED_PADDINGS, f"{where} has the padding {layer.padding!r}")
     _require(bool(layer.kernel) or layer.padding == (), f"{where} is linear but has a padding")
-    paddings = () if isinstance(layer.padding, str) else layer.padding
-    sizes = [layer.stride, layer.dilation] + ([] if named else [paddings])
-    if len(layer.kernel) > 3 or any(len(size) != len(layer.kernel) for size in sizes):
-        raise NetworkError(f"{where} has a kernel, stride, padding and dilation of different or unknown lengths")
-    positive = min((*layer.kernel, *layer.stride, *layer.dilation), default=1) >= 1
-    _require(positive and min(paddings, default=0) >= 0, f"{where} has a kernel, stride or dilation below 1")
+    sizes = [layer.stride, layer.dilation] + ([] if isinstance(layer.padding, str) else [layer.padding])
+    fits = len(layer.kernel) <= 3 and all(len(size) == len(layer.kernel) for size in sizes)
+    _require(fits, f"{where} has a kernel, stride, padding and dilation of different or unknown lengths")
     _require(not layer.kernel or layer.source.spread == 1, f"{where} is a convolution of a flattened value")
 
 
 def _check_norm(norm: Norm, read: int | None, graph: Graph) -> None:
     _check_source(norm.name, norm.source, read, graph)
-    _require(norm.eps >= 0 and 0 <= norm.momentum <= 1, f"norm '{norm.name}' has an eps or momentum out of range")
     if norm.kind == "group":
-        fits = norm.num_groups >= 1 and norm.source.width % norm.num_groups == 0 and norm.source.spread == 1
+        fits = norm.source.width % norm.num_groups == 0 and norm.source.spread == 1
         _require(fits, f"norm '{norm.name}' has {norm.num_groups} groups for {norm.source.width} channels")
 
 
 def _check_source(name: str, source: Source, read: int | None, graph: Graph) -> None:
-    _require(source.width >= 1 and source.spread >= 1, f"step '{name}' reads a width or spread below 1")
-    _require(source.group == read, f"step '{name}' says it reads group {source.group} but reads a value of {read}")
+    _require(
+        source.group == read, f"step '{name}' reads group {source.group} by its source, but a value of group {read}"
+    )
     if read is not None:
         width = graph.groups[read].width
         _require(source.width == width, f"step '{name}' reads {source.width} channels of a group of {width}")
@@ -94,21 +84,21 @@ def _check_function(step: Function, read: int | None) -> None:
         )
     for argument in step.arguments:
         _require(argument in allowed, f"step '{step.name}' has an unknown argument '{argument}' of {step.function}()")
-    _require(step.group == read, f"step '{step.name}' says it is of group {step.group} but reads a value of {read}")
+    _require(step.group == read, f"step '{step.name}' has group {step.group}, but reads a value of group {read}")
 
 
 def _check_names(graph: Graph) -> None:
-    """Refuse two layers or norms whose tensors would have one name, and a group that no layer opens."""
+    """Refuse two layers or norms whose tensors would have the same name, and a group that no layer opens."""
     for steps in ((*graph.layers, graph.head), graph.norms):
         names = [step.name for step in steps]
-        _require(len(set(names)) == len(names), f"two steps have one name among {', '.join(names)}")
+        _require(len(set(names)) == len(names), f"two steps have the same name among {', '.join(names)}")
     for number, group in enumerate(graph.groups):
         opens = any(layer.name == group.name and layer.group == number for layer in graph.layers)
-        _require(opens, f"group '{group.name}' is opened by no layer of that name")
+        _require(opens, f"group '{group.name}' is opened by no layer of its name")
 
 
 def check_takes(graph: Graph, shape: tuple[int, ...], classes: int) -> None:
-    """Refuse a graph that cannot take samples of this shape; it runs on shapes only, without memory for numbers."""
+    """Refuse a graph that cannot take samples of this shape; it is run on shapes only, without memory for numbers."""
     wanted = GrowthSpace.first(graph, classes).shapes(graph.widths)
     try:
         tensors = {name: torch.empty(_plain(size), device="meta") for name, size in wanted.items()}
@@ -119,8 +109,16 @@ def check_takes(graph: Graph, shape: tuple[int, ...], classes: int) -> None:
     _require(logits.shape == (2, classes), f"the network does not give {classes} logits for samples of shape {shape}")
 
 
+def check_growths(graph: Graph, added: Mapping[str, Widths]) -> None:
+    """Refuse units that no tasks can have added; ``added`` has them in order, by their place in the file."""
+    for number, (place, units) in enumerate(added.items()):
+        fits = len(units) == len(graph.groups) and min(units) >= 0
+        _require(fits, f"{place} is {units}; it must be one number of 0 or more for each of {len(graph.groups)} groups")
+        _require(number > 0 or units == graph.widths, f"{place} is {units}; the base network has {graph.widths}")
+
+
 def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
-    """Refuse tensors that are not those wanted: by name, by shape, and all of float32."""
+    """Refuse tensors that do not have the wanted names and shapes, or are not float32."""
     for name in sorted(wanted.keys() - tensors.keys()):
         raise NetworkError(f"tensor '{name}' is missing")
     for name in sorted(tensors.keys() - wanted.keys()):
@@ -128,19 +126,7 @@ def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
     for name, tensor in tensors.items():
         shape, size = tuple(tensor.shape), _plain(wanted[name])
         _require(shape == size, f"tensor '{name}' has shape {shape}; the network needs {size}")
-        _require(tensor.dtype == torch.float32, f"tensor '{name}' is of {tensor.dtype}, not torch.float32")
-
-
-def plain_shapes(graph: Graph, classes: Sequence[int], *, shared_head: bool) -> Shapes:
-    """Return the shape of every tensor of a plain network that has learnt tasks of these numbers of classes."""
-    if shared_head and len(set(classes)) > 1:
-        raise NetworkError(f"tasks of {', '.join(map(str, classes))} classes cannot share one head")
-    found: Shapes = {}
-    for task, count in enumerate(classes):
-        head = "head0" if shared_head else f"head{task}"
-        for name, shape in GrowthSpace.first(graph, count).shapes(graph.widths).items():
-            found[name.replace("head/", f"{head}/") if name.startswith("head/") else name] = shape
-    return found
+        _require(tensor.dtype == torch.float32, f"tensor '{name}' is {tensor.dtype}, not torch.float32")
 
 
 def _plain(shape: Sequence[int]) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""One task's network in compact form: what it predicts with from then on.
+"""One task's network in compact form, which predicts.
 
 It computes on contiguous copies of the task's slices, made once: a strided view of a grown matrix, or a
-matrix masked with zeros, changes the last bits of a product.
+matrix masked with zeros, would change the last bits of a product.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class CompactNetwork:
         return self.weights[f"{prefix}/weight"], self.weights.get(f"{prefix}/bias")
 
     def openness(self, x: Tensor) -> dict[str, Tensor]:
-        """Return for every gated layer its mean gate over inputs (n, *shape), on the units of each growth: (growths,).
+        """Return every gated layer's mean gate over inputs (n, *shape), on the units of each growth: (growths,).
 
-        A growth that added no units to what the layer reads has none: NaN.
+        It is NaN for a growth that added no units to what the layer reads.
         """
         values = self._values(x)
         found = {}
@@ -93,13 +93,13 @@ def evaluate(
     steps: Iterable[Step],
     x: Tensor,
     layer: Callable[[Layer, Tensor], Tensor],
-    norm: Callable[[Norm, Tensor], Tensor],
+    norm: Callable[[Norm, Tensor], Tensor] | None,
     *,
     training: bool,
 ) -> list[Tensor]:
     """Return every value of a network: the input x (n, *shape), then the result of each step.
 
-    layer, norm  what such a step makes of the value it reads
+    layer, norm  what such a step makes of the value it reads; no norm where the steps have none
     """
     values = [x]
     for step in steps:
@@ -108,6 +108,7 @@ def evaluate(
             case Layer():
                 value = layer(step, value)
             case Norm():
+                assert norm is not None
                 value = norm(step, value)
             case Function():
                 value = functions.apply(step, value, training=training)
@@ -118,10 +119,15 @@ def evaluate(
 
 
 def grown_weight(old: Tensor, columns: Tensor | None, rows: Tensor) -> Tensor:
-    """Return a layer's weight (o, i, …) grown by columns (o, z_in, …) and rows (z_out, i + z_in, …)."""
+    """Return a layer's weight (o, i, …) grown by columns (o, z_in, …) and rows (z_out, i + z_in, …).
+
+    Columns and rows of K children, stacked, give the weights of all: (K, o + z_out, i + z_in, …).
+    """
+    units, inputs = rows.dim() - old.dim(), rows.dim() - old.dim() + 1  # the dimensions that grow
+    old = old.expand(*rows.shape[:units], *old.shape)
     if columns is None:  # nothing reads back: raw input, or the `forward` wiring
-        columns = old.new_zeros(old.shape[0], rows.shape[1] - old.shape[1], *old.shape[2:])
-    return torch.cat([torch.cat([old, columns.detach()], 1), rows], 0)
+        columns = old.new_zeros(*old.shape[:inputs], rows.shape[inputs] - old.shape[inputs], *old.shape[inputs + 1 :])
+    return torch.cat([torch.cat([old, columns], inputs), rows], units)
 
 
 def assemble(graph: Graph, frozen: CompactNetwork | None, growth: Growth) -> CompactNetwork:
@@ -129,7 +135,7 @@ def assemble(graph: Graph, frozen: CompactNetwork | None, growth: Growth) -> Com
     weights = {name: tensor for name, tensor in growth.tensors.items() if not name.startswith("layer/")}
     for layer in graph.layers:
         prefix = f"layer/{layer.name}"
-        weight = growth.tensors[f"{prefix}/rows"].detach()
+        weight = growth.tensors[f"{prefix}/rows"]
         bias = growth.tensors[f"{prefix}/bias"] if layer.bias else None
         if frozen is not None:
             old, old_bias = frozen.weight_and_bias(layer)
@@ -144,5 +150,5 @@ def assemble(graph: Graph, frozen: CompactNetwork | None, growth: Growth) -> Com
 
 
 def contiguous_copy(tensor: Tensor) -> Tensor:
-    """Return a copy with nothing between its rows, whatever it is a view of; no gradient flows back."""
+    """Return a contiguous copy of a tensor or view, without its gradient."""
     return tensor.detach().clone(memory_format=torch.contiguous_format)

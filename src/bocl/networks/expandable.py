@@ -15,9 +15,10 @@ from torch import Tensor
 
 from bocl.errors import NetworkError
 from bocl.networks.by_task import join_tensors, part_tensors
+from bocl.networks.check import check_growths
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph, Widths
-from bocl.networks.growth import PARTS, Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise
+from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
 
@@ -45,7 +46,7 @@ class ExpandableNetwork:
         return self.graph.total(growth.widths for growth in self.growths)
 
     def space(self, classes: int) -> GrowthSpace:
-        """Return what the next task, of so many classes, may choose from; it keeps the widths of now."""
+        """Return the growths that a next task of so many classes may choose from."""
         return GrowthSpace(self.graph, self.widths, classes, self.settings)
 
     def grow(
@@ -79,35 +80,24 @@ class ExpandableNetwork:
         """Forget the last task."""
         del self.growths[-1], self.tasks[-1]
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a save holds besides tensors and classes: the widths of every growth."""
-        return {"growths": [{"widths": list(growth.widths), "classes": growth.classes} for growth in self.growths]}
-
-    def stored(self) -> dict[str, Tensor]:
-        """Return every tensor that is saved, ``TASK/NAME``."""
-        return join_tensors([growth.tensors for growth in self.growths])
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: the widths and classes of every growth, and every tensor, ``TASK/NAME``."""
+        growths = [{"widths": list(growth.widths), "classes": growth.classes} for growth in self.growths]
+        return {"growths": growths}, join_tensors(growth.tensors for growth in self.growths)
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor; refuse growths that do not fit the network."""
         entries = _growths(facts)
         if [entry.classes for entry in entries] != list(classes):
-            raise NetworkError(f"facts.growths has {len(entries)} entries, not those of the {len(classes)} tasks")
-        before = (0,) * len(self.graph.groups)
-        found: Shapes = {}
-        for task, entry in enumerate(entries):
-            if len(entry.widths) != len(before) or min(entry.widths) < 0:
-                raise NetworkError(
-                    f"facts.growths[{task}].widths: {entry.widths} is not one number of 0 or more for each of "
-                    f"{len(before)} groups"
-                )
-            if task == 0 and entry.widths != self.graph.widths:
-                base = self.graph.widths
-                raise NetworkError(f"facts.growths[0].widths is {entry.widths}; the base network has {base}")
-            space = GrowthSpace(self.graph, before, entry.classes, self.settings)
-            for name, shape in space.shapes(entry.widths).items():
-                found[f"{task}/{name}"] = shape
-            before = tuple(old + new for old, new in zip(before, entry.widths, strict=True))
-        return found
+            raise NetworkError(
+                f"facts.growths has {len(entries)} entries that are not those of the {len(classes)} tasks"
+            )
+        check_growths(self.graph, {f"facts.growths[{task}].widths": entry.widths for task, entry in enumerate(entries)})
+        before, by_task = self.graph.no_units, []
+        for entry in entries:
+            by_task.append(GrowthSpace(self.graph, before, entry.classes, self.settings).shapes(entry.widths))
+            before = self.graph.total([before, entry.widths])
+        return join_tensors(by_task)
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], _classes: Sequence[int]) -> None:
         """Take back saved growths: each is committed again, in order."""
@@ -123,8 +113,7 @@ class ExpandableNetwork:
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part."""
-        by_task = self.parameters_by_task()
-        return {part: sum(task[part] for task in by_task) for part in PARTS}
+        return count_tensors(*(growth.tensors for growth in self.growths))
 
     def parameters_by_task(self) -> list[dict[str, int]]:
         """Count what each task stored, by part: shared, heads, attention, norms."""

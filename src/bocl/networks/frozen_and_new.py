@@ -1,4 +1,4 @@
-"""A grown layer of K children: the frozen block, which all share, and the new pieces around it, each child's own.
+"""A grown layer of K children: the frozen block, which they share, and each child's own new pieces around it.
 
     frozen  (out, in, *kernel)                what old units read from old ones
     columns (K, out, in', *kernel)            what old units read from new ones
@@ -19,24 +19,10 @@ from bocl.networks.products import own_product, plain_product
 def multiplies_whole(layer: Layer, frozen: Tensor) -> bool:
     """Whether a layer multiplies frozen and new weights as one.
 
-    Fewer products are worth more than the gradients of frozen weights that are computed and thrown away. Linear layers
-    on a CPU are the exception: there the frozen block is most of the work.
+    One product is faster, although gradients of frozen weights are computed and thrown away. Linear layers on a CPU
+    are the exception: there the frozen block is most of the work.
     """
     return frozen.is_cuda or bool(layer.kernel)
-
-
-def whole(
-    frozen: Tensor, frozen_bias: Tensor | None, columns: Tensor | None, rows: Tensor, bias: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """Put new pieces around the frozen block for every child: (K, out, in, *kernel), and the bias (K, out)."""
-    count = len(rows)
-    top = frozen.expand(count, *frozen.shape)
-    if columns is None:
-        columns = rows.new_zeros(count, frozen.shape[0], rows.shape[2] - frozen.shape[1], *frozen.shape[2:])
-    weight = torch.cat([torch.cat([top, columns], dim=2), rows], dim=1)
-    if frozen_bias is None or bias is None:
-        return weight, None
-    return weight, torch.cat([frozen_bias.expand(count, -1), bias], dim=1)
 
 
 def by_pieces(

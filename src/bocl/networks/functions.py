@@ -37,28 +37,12 @@ MOVES_ZERO = frozenset({"sigmoid", "softplus", "hardtanh"})
 #: Functions whose result is a vector per sample.
 FLATTENS = frozenset({"flatten", "global_average"})
 
+#: Modules by their functions, which PyTorch names alike: nn.LeakyReLU is leaky_relu, nn.MaxPool2d is max_pool2d.
+_BY_MODULE = {name.replace("_", ""): name for name in ARGUMENTS}
 MODULES: dict[type[nn.Module], str] = {
-    nn.ReLU: "relu",
-    nn.ReLU6: "relu6",
-    nn.Tanh: "tanh",
-    nn.Sigmoid: "sigmoid",
-    nn.SiLU: "silu",
-    nn.Mish: "mish",
-    nn.Softsign: "softsign",
-    nn.Hardswish: "hardswish",
-    nn.GELU: "gelu",
-    nn.ELU: "elu",
-    nn.CELU: "celu",
-    nn.SELU: "selu",
-    nn.LeakyReLU: "leaky_relu",
-    nn.Softplus: "softplus",
-    nn.Hardtanh: "hardtanh",
-    nn.Dropout: "dropout",
-    nn.Identity: "identity",
-    **{getattr(nn, f"MaxPool{d}"): f"max_pool{d}" for d in _SPATIAL},
-    **{getattr(nn, f"AvgPool{d}"): f"avg_pool{d}" for d in _SPATIAL},
-    **{getattr(nn, f"AdaptiveAvgPool{d}"): f"adaptive_avg_pool{d}" for d in _SPATIAL},
-    **{getattr(nn, f"AdaptiveMaxPool{d}"): f"adaptive_max_pool{d}" for d in _SPATIAL},
+    kind: _BY_MODULE[name.lower()]
+    for name, kind in vars(nn).items()
+    if isinstance(kind, type) and name.lower() in _BY_MODULE
 }
 
 _OWN: dict[str, Callable[..., Tensor]] = {
@@ -70,7 +54,6 @@ _OWN: dict[str, Callable[..., Tensor]] = {
 
 def apply(step: Function, x: Tensor, *, training: bool) -> Tensor:
     """Return what a step of the graph makes of x, (n, channels, …)."""
-    if step.function == "dropout":
-        return F.dropout(x, step.arguments["p"], training)
     function: Callable[..., Tensor] = _OWN.get(step.function) or getattr(F, step.function)
-    return function(x, **step.arguments)
+    mode = {"training": training} if step.function == "dropout" else {}
+    return function(x, **step.arguments, **mode)

@@ -2,8 +2,8 @@
 
 A convolution or linear layer opens a group of channels; activations, pools, dropout and norms keep it; an
 addition ties two groups into one; a flatten spreads each channel over several columns; the last linear
-layer is the head. Everything else (growing, gating, stacking, counting, saving) is written on these
-steps, so a new architecture needs no new code.
+layer is the head. Growing, gating, stacking, counting and saving are all written on these steps, so a new
+architecture needs no new code.
 
 Values are numbered: 0 is the raw input, i is the result of ``steps[i - 1]``.
 """
@@ -11,27 +11,29 @@ Values are numbered: 0 is the raw input, i is the result of ``steps[i - 1]``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from bocl.checks import Fraction, Natural, NonNegative, PositiveInt
 from bocl.errors import NetworkError, did_you_mean
 from bocl.settings import parse_value
 
 Widths = tuple[int, ...]  # one number per hidden group
+_Argument = bool | int | float | str | None | tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
 class Source:
     """What a layer or norm reads: a channel group, or the raw input (group None).
 
-    width   channels in the base network; for the raw input, all there is
+    width   channels in the base network; all the columns of raw input
     spread  columns per channel: H·W after a flatten, else 1
     """
 
     group: int | None
-    width: int
-    spread: int = 1
+    width: PositiveInt
+    spread: PositiveInt = 1
 
     def size(self, widths: Widths) -> int:
         """Return how many channels or columns this is at the given group widths."""
@@ -47,20 +49,15 @@ class Layer:
     source: Source
     group: int | None
     bias: bool
-    kernel: tuple[int, ...] = ()  # () is a linear layer
-    stride: tuple[int, ...] = ()
-    padding: tuple[int, ...] | str = ()
-    dilation: tuple[int, ...] = ()
+    kernel: tuple[PositiveInt, ...] = ()  # () is a linear layer
+    stride: tuple[PositiveInt, ...] = ()
+    padding: tuple[Natural, ...] | Literal["same", "valid"] = ()
+    dilation: tuple[PositiveInt, ...] = ()
 
     @property
     def gated(self) -> bool:
         """Whether attention can stand before it: raw input is never gated."""
         return self.source.group is not None
-
-    @property
-    def reads_nodes(self) -> bool:
-        """Whether its input is a vector of nodes (one column each) rather than channels."""
-        return not self.kernel and self.source.spread == 1
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,9 @@ class Norm:
     source: Source
     kind: Literal["batch", "group"]
     affine: bool
-    eps: float
-    momentum: float = 0.1  # batch: of the running statistics
-    num_groups: int = 1  # group: of the base network; each growth adds one group of its own
+    eps: NonNegative
+    momentum: Fraction = 0.1  # batch: of the running statistics
+    num_groups: PositiveInt = 1  # group: of the base network; each growth adds one group of its own
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ class Function:
     reads: tuple[int, ...]
     group: int | None
     function: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, _Argument] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Group:
     """Channels that grow together, named after the layer that opens them."""
 
     name: str
-    width: int  # in the base network
+    width: PositiveInt  # in the base network
 
 
 @dataclass(frozen=True)
@@ -145,7 +142,7 @@ class Graph:
 
     @cached_property
     def head(self) -> Layer:
-        """The last layer, of which every task has its own."""
+        """The last layer; every task has its own."""
         head = self.steps[-1]
         assert isinstance(head, Layer)
         return head
@@ -166,7 +163,7 @@ def to_json(graph: Graph) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> Graph:
     """Rebuild a graph from ``to_json``, or raise InputError naming the step or field of a wrong kind.
 
-    Whether the steps fit together is for ``networks/check.py`` to say.
+    ``networks/check.py`` checks whether the steps fit together.
     """
     parse_value(dict[str, Any], data, "graph")
     steps = []
@@ -175,16 +172,5 @@ def from_json(data: dict[str, Any]) -> Graph:
         kind = parse_value(str, entry.pop("step", None), f"{where}.step")
         if kind not in _STEPS:
             raise NetworkError(f"{where}.step: unknown kind '{kind}'" + did_you_mean(kind, _STEPS))
-        step = parse_value(_STEPS[kind], entry, where)
-        if isinstance(step, Function):
-            step = replace(step, arguments=_tuples(step.arguments))
-        steps.append(step)
+        steps.append(parse_value(_STEPS[kind], entry, where))
     return Graph(tuple(steps), parse_value(tuple[Group, ...], data["groups"], "graph.groups"))
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_tuples(item) for item in value)
-    if isinstance(value, dict):
-        return {name: _tuples(item) for name, item in value.items()}
-    return value

@@ -1,4 +1,4 @@
-"""What one task adds to the network: its tensors, their shapes, how they start, how many there are.
+"""What one task adds to the network: its tensors, their shapes, their first values and their number.
 
 A layer W grows by new units (rows) and, in the `full` wiring, by what old units read from them (columns):
 
@@ -30,13 +30,11 @@ from bocl.networks import attention
 from bocl.networks.graph import Graph, Layer, Source, Widths
 
 Shapes = dict[str, tuple[Any, ...]]
-Wiring = Literal["full", "forward"]
 PARTS = ("shared", "heads", "attention", "norms")
 _PART_OF = {"layer": "shared", "lateral": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
 _STATISTICS = ("mean", "var")
-MOST_REDUCTION = 10**9  # beyond the width of any layer
-MOST_GATE_BIAS = 1e6  # a sigmoid is flat long before
-_Reduction = Annotated[PositiveInt, Field(le=MOST_REDUCTION)]
+_Reduction = Annotated[PositiveInt, Field(le=10**9)]  # beyond the width of any layer
+_GateBias = Annotated[Number, Field(ge=-1e6, le=1e6)]  # a sigmoid is flat long before
 
 
 @section("growth")
@@ -51,11 +49,11 @@ class GrowthSettings:
     gate_bias           b_s at the start; +3 opens the gates
     """
 
-    wiring: Wiring = "full"
+    wiring: Literal["full", "forward"] = "full"
     attention: bool = True
     reduction_nodes: _Reduction = 64
     reduction_channels: _Reduction = 16
-    gate_bias: Annotated[Number, Field(ge=-MOST_GATE_BIAS, le=MOST_GATE_BIAS)] = 3.0
+    gate_bias: _GateBias = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +73,7 @@ class GrowthSpace:
     classes   of the task
     settings  how the network grows
 
-    z is (…, groups) integers, one growth or an array of them; counts are (…,), exact and without making a tensor.
+    z is (…, groups) integers: one growth or an array of them. Counts are (…,) and exact; no tensor is made for them.
     """
 
     graph: Graph
@@ -85,7 +83,7 @@ class GrowthSpace:
 
     @classmethod
     def first(cls, graph: Graph, classes: int) -> GrowthSpace:
-        """Return the growths from nothing: no attention yet, and no old unit that could read a new one."""
+        """Return the growths from nothing: without attention, and without old units that could read new ones."""
         return cls(graph, graph.no_units, classes, GrowthSettings())
 
     def shapes(self, z: Any) -> Shapes:
@@ -98,7 +96,7 @@ class GrowthSpace:
         found: Shapes = {}
 
         def sizes(source: Source) -> tuple[int, Any]:
-            """Columns that are read from old and from new units."""
+            """Return how many columns are read from old and from new units."""
             if source.group is None:
                 return source.width, 0
             return self.before[source.group] * source.spread, z[..., source.group] * source.spread
@@ -106,7 +104,8 @@ class GrowthSpace:
         for layer in (*self.graph.layers, self.graph.head):
             old_inputs, new_inputs = sizes(layer.source)
             if layer.gated and self.settings.attention and not first:
-                reduction = self.settings.reduction_nodes if layer.reads_nodes else self.settings.reduction_channels
+                nodes = not layer.kernel and layer.source.spread == 1  # a vector of nodes, one column each
+                reduction = self.settings.reduction_nodes if nodes else self.settings.reduction_channels
                 channels = (old_inputs + new_inputs) // layer.source.spread
                 hidden = attention.hidden_width(channels, reduction)
                 gate = ((hidden, channels), (hidden,), (channels, hidden), (channels,))
@@ -161,13 +160,13 @@ def count_tensors(*stored: Mapping[str, Tensor]) -> dict[str, int]:
 
 
 def tensor_names(layer: Layer, head: str = "head") -> tuple[str, str]:
-    """Return what a growth calls a layer's own weight and bias; a network with several heads numbers them."""
+    """Return the names of a layer's own weight and bias in a growth; a network with several heads numbers them."""
     prefix, weight = (head, "weight") if layer.group is None else (f"layer/{layer.name}", "rows")
     return f"{prefix}/{weight}", f"{prefix}/bias"
 
 
 def is_parameter(name: str) -> bool:
-    """Whether a tensor is trained: everything but the running statistics of norms."""
+    """Whether a tensor is trained: all but the running statistics of norms are."""
     return not (name.startswith("norm/") and name.rsplit("/", 1)[1] in _STATISTICS)
 
 
@@ -181,7 +180,7 @@ def initialise(
 ) -> Growth:
     """Make a child's new tensors: uniform in ±1/√fan-in of the grown layer, as PyTorch starts its own layers.
 
-    last  tensors of the task before: norms of old units continue from its own
+    last  tensors of the task before: norms of old units continue from them
 
     Gates start open. The draw depends only on the seed.
     """

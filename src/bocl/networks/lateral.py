@@ -4,7 +4,7 @@ Layer i of column k computes (k columns lie before it, numbered j)
 
     h_i = σ(W_i h_{i-1} + U_i relu(V_i [α_j h_{i-1}^j]_{j<k} + b_i))
 
-h^j are the features of column j, frozen with its own laterals; σ and all else between two layers is the graph's own.
+h^j are the features of column j, frozen with its own laterals. σ stands for all steps of the graph between two layers.
 
     α  lateral/NAME/scale           (k,)                     one number per column before
     V  lateral/NAME/reduce.weight   (a, k·C)                 per channel: a 1 x 1 convolution on feature maps
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.compact import evaluate
 from bocl.networks.graph import Graph, Layer, Norm
-from bocl.networks.growth import PARTS, GrowthSpace, Shapes, count_tensors, initialise, is_parameter, tensor_names
+from bocl.networks.growth import GrowthSpace, Shapes, count_tensors, initialise, is_parameter, tensor_names
 from bocl.networks.norms import normalise_batch, normalise_blocks, scale_and_shift
 from bocl.networks.products import plain_product
 from bocl.seeding import seed_for
@@ -40,7 +40,7 @@ Features = Mapping[str, Tensor]  # layer → (n, k·C, positions): what the colu
 
 
 class LateralNetwork:
-    """Columns of one graph, one per task, each with its own head."""
+    """Columns of one graph: one per task, each with its own head."""
 
     def __init__(self, graph: Graph, *, ratio: float, device: torch.device | str = "cpu") -> None:
         self.graph = graph
@@ -49,10 +49,7 @@ class LateralNetwork:
         self.columns: list[dict[str, Tensor]] = []
 
     def next_column(self, classes: int, *, seed: int) -> Column:
-        """Return a column for one more task, to be trained; the network stays as it is.
-
-        Weights start uniform in ±1/√fan-in, each α at 1.
-        """
+        """Return an untrained column for one more task; weights start uniform in ±1/√fan-in, each α at 1."""
         tensors = initialise(GrowthSpace.first(self.graph, classes), self.graph.widths, seed=seed).tensors
         generator = torch.Generator().manual_seed(seed_for(seed, "laterals"))
         laterals = _lateral_shapes(self.graph, len(self.columns), classes, self.ratio)
@@ -80,22 +77,17 @@ class LateralNetwork:
         return _side_by_side(inputs)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes of the task): only the columns up to its own have a part in them."""
+        """Return logits (n, classes of the task); columns after its own play no part."""
         with torch.no_grad():
             return _values(self.graph, self.columns[task], x, self.features(x, task), training=False)[-1]
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a save holds besides tensors and classes: nothing."""
-        return {}
-
-    def stored(self) -> dict[str, Tensor]:
-        """Return every tensor that is saved, ``TASK/NAME``."""
-        return join_tensors(self.columns)
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: no facts, and every tensor, ``TASK/NAME``."""
+        return {}, join_tensors(self.columns)
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part; laterals are shared weights."""
-        counts = [count_tensors(column) for column in self.columns]
-        return {part: sum(count[part] for count in counts) for part in PARTS}
+        return count_tensors(*self.columns)
 
     def restore(self, _facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
         """Take back saved columns."""
@@ -105,42 +97,32 @@ class LateralNetwork:
 
     def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor after tasks of these numbers of classes."""
-        found: Shapes = {}
-        for task, count in enumerate(classes):
-            own = GrowthSpace.first(self.graph, count).shapes(self.graph.widths)
-            laterals = _lateral_shapes(self.graph, task, count, self.ratio)
-            found |= {f"{task}/{name}": shape for name, shape in (own | laterals).items()}
-        return found
+        return join_tensors(
+            GrowthSpace.first(self.graph, count).shapes(self.graph.widths)
+            | _lateral_shapes(self.graph, task, count, self.ratio)
+            for task, count in enumerate(classes)
+        )
 
 
 class Column:
-    """The column of a new task as training sees it: a stack of one, (1, …), next to columns that stay as they are."""
+    """The column of a new task as it is trained: a stack of one, every tensor (1, …)."""
 
     count = 1
 
     def __init__(self, network: LateralNetwork, tensors: Mapping[str, Tensor]) -> None:
         self.network = network
+        self.draws = network.graph.draws
         self.before = len(network.columns)
         self.training = True
-        self.parameters = {
-            name: nn.Parameter(tensor.unsqueeze(0)) for name, tensor in tensors.items() if is_parameter(name)
-        }
-        self.buffers = {name: tensor.unsqueeze(0) for name, tensor in tensors.items() if not is_parameter(name)}
+        stacked = {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}
+        self.parameters = {name: nn.Parameter(tensor) for name, tensor in stacked.items() if is_parameter(name)}
+        buffers = {name: tensor for name, tensor in stacked.items() if name not in self.parameters}
+        self.state: dict[str, Tensor] = {**self.parameters, **buffers}
         self._forms: dict[str, tuple[int, ...]] = {}  # of the features of one sample, once they are precomputed
 
     @property
-    def state(self) -> dict[str, Tensor]:
-        """Every tensor of the column, (1, …) each."""
-        return {**self.parameters, **self.buffers}
-
-    @property
-    def draws(self) -> bool:
-        """Whether a training step draws random numbers."""
-        return self.network.graph.draws
-
-    @property
     def signature(self) -> Hashable:
-        """Columns for one task of one network compute alike."""
+        """Columns for one task of one network have the same signature."""
         shapes = tuple((name, tuple(value.shape)) for name, value in self.state.items())
         return id(self.network), self.before, shapes  # the network lives as long as this column, and only adds columns
 
@@ -150,7 +132,7 @@ class Column:
         return {name: tensor.detach()[0].clone() for name, tensor in self.state.items()}
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
-        """Compute all that the columns before make of the samples, (n, …): they are frozen."""
+        """Compute the features of the columns before, which are frozen: (n, …)."""
         if not self.before:
             return None
         features = self.network.features(inputs, self.before)
@@ -158,7 +140,7 @@ class Column:
         return torch.cat([value.flatten(1) for value in features.values()], dim=1)
 
     def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one head
-        """Return logits (1, n, classes) for inputs (n, *shape); ``precomputed`` is of ``precompute``."""
+        """Return logits (1, n, classes) for inputs (n, *shape); ``precomputed`` comes from ``precompute``."""
         features = self.network.features(x, self.before) if precomputed is None else self._parted(precomputed)
         weights = {name: tensor[0] for name, tensor in self.state.items()}
         return _values(self.network.graph, weights, x, features, training=self.training)[-1].unsqueeze(0)
@@ -171,12 +153,11 @@ class Column:
 
 
 def narrowed(graph: Graph, width: Sequence[float]) -> Graph:
-    """Return the graph with every group at a fraction of its width: at least 1, and what its group norms divide."""
-    groups = list(graph.groups)
+    """Return the graph with every group at a fraction of its width: at least 1, and divisible by its group norms."""
+    groups = []
     for number, (group, fraction) in enumerate(zip(graph.groups, width, strict=True)):
-        norms = [norm.num_groups for norm in graph.norms if norm.source.group == number and norm.kind == "group"]
-        share = lcm(*norms)
-        groups[number] = replace(group, width=max(1, round(group.width * fraction / share)) * share)
+        share = lcm(*(norm.num_groups for norm in graph.norms if norm.source.group == number and norm.kind == "group"))
+        groups.append(replace(group, width=max(1, round(group.width * fraction / share)) * share))
     steps = [
         replace(step, source=replace(step.source, width=groups[step.source.group].width))
         if isinstance(step, Layer | Norm) and step.source.group is not None
@@ -190,9 +171,9 @@ def _with_laterals(graph: Graph) -> list[Layer]:
     return [layer for layer in (*graph.layers, graph.head) if layer.source.group is not None]
 
 
-def _lateral_shapes(graph: Graph, before: int, classes: int, ratio: float) -> dict[str, tuple[int, ...]]:
+def _lateral_shapes(graph: Graph, before: int, classes: int, ratio: float) -> Shapes:
     """Return the shapes of a column's adapters when ``before`` columns lie before it."""
-    found: dict[str, tuple[int, ...]] = {}
+    found: Shapes = {}
     for layer in _with_laterals(graph) if before else ():
         units = classes if layer.group is None else graph.widths[layer.group]
         channels, prefix = layer.source.width, f"lateral/{layer.name}"
@@ -221,21 +202,18 @@ def _layer(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features:
     """Return W h + U relu(V [α_j h^j] + b), or only W h where no column lies before."""
     weight, bias = tensor_names(layer)
     out = plain_product(layer, value, weights[weight], weights.get(bias))
-    return out + _lateral(layer, value, weights, features[layer.name]) if layer.name in features else out
-
-
-def _lateral(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features: Tensor) -> Tensor:
-    """Return U relu(V [α_j h^j] + b) for features (n, k·C, positions), next to a layer that reads ``value``."""
-    scale, reduce, bias, expand = (
+    if layer.name not in features:
+        return out
+    scale, reduce, lateral_bias, expand = (
         weights[f"lateral/{layer.name}/{name}"] for name in ("scale", "reduce.weight", "reduce.bias", "expand.weight")
     )
     # V [α_j h^j] = (V α) h: scaling the C columns of V that read column j costs less than scaling its features.
     scaled = (reduce.view(len(reduce), len(scale), -1) * scale.unsqueeze(1)).flatten(1)
     # A 1 x 1 convolution as a linear map of every position; U then reads it in the form W reads its own input:
     # a map (n, a, *space) for a convolution, else a vector (n, a·spread).
-    hidden = torch.relu(F.linear(features.mT, scaled, bias)).mT  # (n, a, positions)
-    form = (len(bias), *value.shape[2:]) if layer.kernel else (expand.shape[1],)
-    return plain_product(layer, hidden.reshape(len(value), *form), expand, None)
+    hidden = torch.relu(F.linear(features[layer.name].mT, scaled, lateral_bias)).mT  # (n, a, positions)
+    form = (len(lateral_bias), *value.shape[2:]) if layer.kernel else (expand.shape[1],)
+    return out + plain_product(layer, hidden.reshape(len(value), *form), expand, None)
 
 
 def _norm(norm: Norm, x: Tensor, weights: Mapping[str, Tensor], *, training: bool) -> Tensor:

@@ -11,7 +11,7 @@ from bocl.networks.graph import Norm
 
 
 def normalise_batch(norm: Norm, x: Tensor, running_mean: Tensor, running_var: Tensor, *, training: bool) -> Tensor:
-    """Normalise x (K, n, C, *space) by the batch's statistics, which the running ones (K, C) follow, or by those."""
+    """Normalise x (K, n, C, *space) by running statistics (K, C); in training by the batch's, which update them."""
     mean, var = running_mean, running_var
     if training:
         over = (1, *range(3, x.dim()))
@@ -24,9 +24,9 @@ def normalise_batch(norm: Norm, x: Tensor, running_mean: Tensor, running_var: Te
 
 
 def normalise_blocks(norm: Norm, x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Group-normalise x (n, C, *space), whose channels came in blocks of these sizes.
+    """Group-normalise x (n, C, *space), whose channels are blocks of these sizes.
 
-    The base network's block is normalised in the groups it was made with, each later growth's as one group.
+    The base network's block is normalised in its own groups, the block of each later growth as one group.
     """
     parts = [
         torch.group_norm(part, norm.num_groups if index == 0 else 1, eps=norm.eps)  # F's refuses a single value

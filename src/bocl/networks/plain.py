@@ -9,17 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bocl.errors import DataError
+from bocl.errors import DataError, NetworkError
 from bocl.networks.by_task import join_tensors, part_tensors
-from bocl.networks.check import plain_shapes
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph
-from bocl.networks.growth import PARTS, Growth, GrowthSpace, Shapes, count_tensors, initialise, is_parameter
+from bocl.networks.growth import Growth, GrowthSpace, Shapes, count_tensors, initialise, is_parameter
 from bocl.networks.stacked import Children
 
 
 class PlainNetwork:
-    """The base network with the heads ``head0``, ``head1``, …; its body is a growth from nothing."""
+    """The base network, a growth from nothing, with the heads ``head0``, ``head1``, …."""
 
     def __init__(self, graph: Graph, *, shared_head: bool = False, device: torch.device | str = "cpu") -> None:
         self.graph = graph
@@ -33,8 +32,12 @@ class PlainNetwork:
         """Return the name of the head a task uses."""
         return "head0" if self.shared_head else f"head{task}"
 
+    def _name(self, name: str, task: int) -> str:
+        """Return what a tensor of a task's growth is called here."""
+        return re.sub("^head/", f"{self.head_of(task)}/", name)
+
     def is_shared(self, name: str) -> bool:
-        """Whether a tensor is a parameter of every task: all of the body, and the head where there is one for all."""
+        """Whether a tensor is a parameter of every task: of the body, or of a shared head."""
         return is_parameter(name) and (self.shared_head or not name.startswith("head"))
 
     def add_task(self, classes: int, *, seed: int) -> None:
@@ -45,40 +48,40 @@ class PlainNetwork:
                 "give every task its own head"
             )
         fresh = initialise(GrowthSpace.first(self.graph, classes), self.graph.widths, seed=seed).tensors
-        head = self.head_of(len(self.classes))
         for name, tensor in fresh.items():
-            name = name.replace("head/", f"{head}/") if name.startswith("head/") else name
-            self.tensors.setdefault(name, tensor.to(self.device))
+            self.tensors.setdefault(self._name(name, len(self.classes)), tensor.to(self.device))
         self.classes.append(classes)
         self._compact = None
 
     def trainable(self) -> Children:
-        """Return the network as a stack of one, to be trained whole."""
+        """Return the network as a stack of one, to be trained."""
         growth = Growth(self.graph.widths, self.classes[-1], self.tensors)
         return Children(self.graph, None, [growth], head_of=self.head_of, device=self.device)
 
     def take(self, trained: Children) -> None:
-        """Keep the weights a training ended with."""
+        """Keep the trained weights."""
         self.tensors = trained.growth(0).tensors
         self._compact = None
 
     def copy(self) -> PlainNetwork:
-        """Return a network with the same weights that can be trained apart from this one."""
+        """Return a network with copies of the weights."""
         other = PlainNetwork(self.graph, shared_head=self.shared_head, device=self.device)
         other.restore({}, {name: tensor.clone() for name, tensor in self.tensors.items()}, self.classes)
         return other
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a save holds besides tensors and classes: nothing."""
-        return {}
-
-    def stored(self) -> dict[str, Tensor]:
-        """Return every tensor that is saved."""
-        return dict(self.tensors)
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: no facts, and every tensor."""
+        return {}, dict(self.tensors)
 
     def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor after tasks of these numbers of classes."""
-        return plain_shapes(self.graph, classes, shared_head=self.shared_head)
+        if self.shared_head and len(set(classes)) > 1:
+            raise NetworkError(f"tasks of {', '.join(map(str, classes))} classes cannot share one head")
+        return {
+            self._name(name, task): shape
+            for task, count in enumerate(classes)
+            for name, shape in GrowthSpace.first(self.graph, count).shapes(self.graph.widths).items()
+        }
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part."""
@@ -99,7 +102,7 @@ class PlainNetwork:
 
 
 class SeparateNetworks:
-    """A plain network of its own for every task."""
+    """One plain network for each task."""
 
     def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
         self.graph = graph
@@ -110,26 +113,17 @@ class SeparateNetworks:
         """Return a network for one more task, to be trained and appended."""
         return PlainNetwork(self.graph, shared_head=True, device=self.device)
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a save holds besides tensors and classes: nothing."""
-        return {}
-
-    def stored(self) -> dict[str, Tensor]:
-        """Return every tensor that is saved, ``TASK/NAME``."""
-        return join_tensors([network.tensors for network in self.networks])
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: no facts, and every tensor, ``TASK/NAME``."""
+        return {}, join_tensors(network.tensors for network in self.networks)
 
     def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor after tasks of these numbers of classes."""
-        return {
-            f"{task}/{name}": shape
-            for task, count in enumerate(classes)
-            for name, shape in plain_shapes(self.graph, [count], shared_head=True).items()
-        }
+        return join_tensors(self.fresh().stored_shapes({}, [count]) for count in classes)
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part."""
-        counts = [network.parameters() for network in self.networks]
-        return {part: sum(count[part] for count in counts) for part in PARTS}
+        return count_tensors(*(network.tensors for network in self.networks))
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
         """Take back saved weights."""

@@ -20,7 +20,7 @@ from bocl.networks.graph import Layer
 
 
 def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
-    """One ordinary product: x (n, in, *space), weight (out, in, *kernel)."""
+    """Return one ordinary product of x (n, in, *space) and weight (out, in, *kernel)."""
     if not layer.kernel:
         return F.linear(x, weight, bias)
     convolve, stride = CONVOLUTIONS[len(layer.kernel)], layer.stride
@@ -31,11 +31,11 @@ def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, 
 
 
 def _skips_pixels(layer: Layer) -> bool:
-    """Return whether the layer reads only every s-th pixel: a strided convolution of kernel 1, as of a shortcut.
+    """Return whether the layer reads only every s-th pixel: a strided convolution of kernel 1, as in a shortcut.
 
     oneDNN's gradient for such a weight writes past its memory where an image of few channels has them last and several
-    threads share the batch (github.com/uxlfoundation/oneDNN/issues/6035). The pixels, picked out first, are convolved
-    without a stride.
+    threads share the batch (github.com/uxlfoundation/oneDNN/issues/6035). So the pixels are picked out first and
+    convolved without a stride.
     """
     return (
         set(layer.kernel) == {1} and set(layer.stride) != {1} and layer.padding in ("valid", (0,) * len(layer.kernel))
@@ -43,7 +43,7 @@ def _skips_pixels(layer: Layer) -> bool:
 
 
 def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Each child's weight on its own x: (K, n, out, *space)."""
+    """Return the product of each child's weight and its own x: (K, n, out, *space)."""
     count, samples = x.shape[:2]
     if not layer.kernel:
         if bias is None:
@@ -58,7 +58,7 @@ def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) ->
 
 
 def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Every child's weight on one shared x: a single product for all of them, (K, n, out, *space)."""
+    """Return every child's product with one shared x, computed as a single one: (K, n, out, *space)."""
     count = weight.shape[0]
     flat_weight, flat_bias = weight.flatten(0, 1), None if bias is None else bias.flatten()
     if _lays_out_windows(layer, x):
@@ -72,7 +72,7 @@ def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None)
 def side_by_side(x: Tensor) -> Tensor:
     """Turn (K, n, units, *space) into (n, K·units, *space); on a CPU, images get their channels last in memory.
 
-    What ``children_first`` made of a product of channels-last images is taken back without a copy.
+    Channels-last images that come from ``children_first`` are not copied.
     """
     if x.is_cuda or x.dim() != 5:
         return x.transpose(0, 1).flatten(1, 2)

@@ -1,8 +1,8 @@
 """K children of unequal width, trained together as one padded batch.
 
 Every tensor of a child lies in the top-left corner of a padded one, and the padded ones are stacked: (K, …).
-Units that are only padding read zero weights, put out zero and feed zero weights, so they get zero
-gradients and stay zero: a child trained in a stack takes the steps it would take alone.
+Padding has zero weights in and out, so its output and its gradients are zero and it stays zero: a child trained in a
+stack takes the same steps as on its own.
 
 Children share the mini-batch and the frozen network. Values before the first layer have no K; after it they
 are (K, n, C, …).
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from bocl.errors import InputError
 from bocl.networks import functions
 from bocl.networks.attention import gate, gate_parts
-from bocl.networks.compact import CompactNetwork, contiguous_copy
-from bocl.networks.frozen_and_new import by_pieces, multiplies_whole, whole
+from bocl.networks.compact import CompactNetwork, contiguous_copy, evaluate, grown_weight
+from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step, Widths
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
 from bocl.networks.norms import normalise_batch, normalise_blocks, per_channel, scale_and_shift
@@ -29,11 +29,11 @@ from bocl.networks.products import children_first, own_product, plain_product, s
 
 @dataclass(frozen=True)
 class _Value:
-    """A value on its way through the stack: units all children share, then each child's own.
+    """A value in the stack: the units that all children share, then each child's own.
 
     shared  (n, C, *space), or None
     own     (K, n, C', *space), or None
-    apart   whether own holds new units only; the frozen ones are shared, or not computed
+    apart   whether own holds only new units; the frozen ones are shared, or not computed
     """
 
     shared: Tensor | None = None
@@ -50,7 +50,7 @@ class Children:
     head_of     name of the head that a task uses, for networks with several
     parameters  name → (K, …), trained
     buffers     name → (K, …), running statistics of norms
-    masks       mask/GROUP → (K, C): 1 for units a child has, 0 for padding; of groups where the two must be told apart
+    masks       mask/GROUP → (K, C), 1 for units and 0 for padding, for the groups where this matters
     training    whether batch norms use and update batch statistics, and dropout is on
     """
 
@@ -66,6 +66,7 @@ class Children:
         device: torch.device | str = "cpu",
     ) -> None:
         self.graph = graph
+        self.count, self.draws = len(growths), graph.draws
         self.frozen = frozen
         self.head_of = head_of
         self.training = True
@@ -77,7 +78,7 @@ class Children:
                 raise InputError(f"a child adds {z}; this round has room for one number per group up to {self.pad_to}")
         self._classes = [growth.classes for growth in growths]
         self._corners = [{name: tuple(t.shape) for name, t in growth.tensors.items()} for growth in growths]
-        self.parameters: dict[str, nn.Parameter] = {}
+        self.parameters: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
         padded = GrowthSpace(graph, self.before, self._classes[0], settings).shapes(self.pad_to)
         for name, first in growths[0].tensors.items():  # numbered heads are in no growth's shapes
@@ -95,18 +96,8 @@ class Children:
             self.masks[f"mask/{group}"] = mask.to(device, dtype)
 
     @property
-    def count(self) -> int:
-        """K."""
-        return len(self.widths)
-
-    @property
-    def draws(self) -> bool:
-        """Whether a training step draws random numbers."""
-        return self.graph.draws
-
-    @property
     def signature(self) -> Hashable:
-        """Children of one signature differ in the values of their state only."""
+        """Children of one signature differ only in the values of their state."""
         shapes = tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in self.state.items())
         return id(self.frozen), id(self.graph), shapes  # both live as long as these children do
 
@@ -125,10 +116,10 @@ class Children:
     def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:
         """Return logits (K, n, classes) for shared inputs (n, *shape).
 
-        precomputed  of these samples, from ``precompute``; computed here when it is not given
+        precomputed  what ``precompute`` returned for these samples; computed here when it is not given
         """
-        # Given ``precomputed``, the first layer leaves its frozen units out and the functions after it see new units
-        # only; ``precomputed`` takes the place of the frozen ones where the prefix ends. Step 0 does not exist.
+        # Given ``precomputed``, the first layer leaves its frozen units out and the functions after it see only new
+        # units; ``precomputed`` takes the place of the frozen ones where the prefix ends. Step 0 does not exist.
         begin, end = self._prefix if precomputed is not None else (0, 0)
         values: list[_Value] = [_Value(shared=x)]
         for number, step in enumerate(self.graph.steps, start=1):
@@ -145,29 +136,26 @@ class Children:
             if number == end:
                 value = _Value(precomputed, value.own, apart=True)
             values.append(value)
-        logits = values[-1].own
-        assert logits is not None
-        return logits
+        return self._join(values[-1])
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
-        """Compute what frozen units of the first layer make of all samples: it is the same in every step.
+        """Compute the outputs of the first layer's frozen units, which are the same in every step.
 
-        Nothing gates raw input, so the first layer's frozen part, and the functions right after it, never change
+        Raw input is never gated, so the first layer's frozen part, and the functions right after it, do not change
         while children are trained. Returns (n, C, *space), or None where there is no such part.
         """
         end = self._prefix[1]
         if self.frozen is None or not end:
             return None
-        values = [inputs]
+        frozen = self.frozen
         with torch.no_grad():
-            for step in self.graph.steps[:end]:
-                value = values[step.reads[0]]
-                if isinstance(step, Layer):
-                    values.append(plain_product(step, value, *self.frozen.weight_and_bias(step)))
-                else:
-                    assert isinstance(step, Function)
-                    values.append(functions.apply(step, value, training=False))
-        return values[-1]
+            return evaluate(
+                self.graph.steps[:end],
+                inputs,
+                lambda layer, x: plain_product(layer, x, *frozen.weight_and_bias(layer)),
+                norm=None,
+                training=False,
+            )[-1]
 
     def _layer(self, layer: Layer, value: _Value, head: str, skip_frozen: bool) -> _Value:
         weight_name, bias_name = tensor_names(layer, head)
@@ -175,20 +163,20 @@ class Children:
         if layer.source.group is None and value.own is None:
             assert value.shared is not None
             return self._first_layer(layer, value.shared, rows, bias, skip_frozen)
-        if (
-            self.frozen is None or layer.group is None
-        ):  # all of a first task's layers, and every head, are the task's own
+        if self.frozen is None or layer.group is None:  # a first task's layers, and every head, are the task's own
             return _Value(own=own_product(layer, self._gated(layer, value), rows, bias))
         frozen, frozen_bias = self.frozen.weight_and_bias(layer)
         columns = self.parameters.get(f"layer/{layer.name}/columns")
         if multiplies_whole(layer, frozen):
-            joined, joined_bias = whole(frozen, frozen_bias, columns, rows, bias)
-            return _Value(own=own_product(layer, self._gated(layer, value), joined, joined_bias))
+            if frozen_bias is not None and bias is not None:
+                bias = torch.cat([frozen_bias.expand(self.count, -1), bias], dim=1)
+            weight = grown_weight(frozen, columns, rows)
+            return _Value(own=own_product(layer, self._gated(layer, value), weight, bias))
         parts = self._gated_parts(layer, value, frozen.shape[1])
         return _Value(own=by_pieces(layer, parts, (frozen, frozen_bias), columns, (rows, bias)))
 
     def _first_layer(self, layer: Layer, x: Tensor, rows: Tensor, bias: Tensor | None, skip_frozen: bool) -> _Value:
-        """A layer on raw input, the same for all children: frozen units are computed once, new ones all together."""
+        """Compute a layer on raw input, which all children share: frozen units once, new ones in one product."""
         own = shared_product(layer, x, rows, bias) if rows.shape[1] else None
         if self.frozen is None:
             return _Value(own=own)
@@ -205,8 +193,8 @@ class Children:
     def _gated_parts(self, layer: Layer, value: _Value, frozen: int) -> tuple[Tensor, Tensor]:
         """Return the same in two parts: (K, n, frozen) from frozen units, and (K, n, C - frozen) from new ones."""
         gated = f"gate/{layer.name}/reduce.weight" in self.parameters
-        # A value still apart need not be joined to be split again, as long as a gate is over columns: after a flatten
-        # it is over channels, whose mean ``gate`` takes.
+        # A value still apart need not be joined and split again, unless it was flattened: then ``gate`` takes the
+        # mean of each channel.
         if gated and value.apart and value.shared is not None and layer.source.spread == 1:
             return gate_parts(value.shared, value.own, self.parameters, f"gate/{layer.name}")
         x = self._gated(layer, value)
@@ -250,7 +238,7 @@ class Children:
         return scale_and_shift(x, self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias"))
 
     def _group_norm(self, norm: Norm, x: Tensor) -> Tensor:
-        """Frozen blocks as they were; the new units of each child as one group, padding left out of its statistics."""
+        """Normalise frozen blocks as before, and each child's new units as one group, without the padding."""
         group = norm.source.group
         if group is None or self.frozen is None:  # raw input, or the base network itself: nothing is padded
             return _split_lead(normalise_blocks(norm, x.flatten(0, 1), [x.shape[2]]), x)
@@ -269,8 +257,8 @@ class Children:
 def _fixed_prefix(graph: Graph) -> tuple[int, int]:
     """Return the first and last value whose frozen units are the same in every step: (0, 0) where there are none.
 
-    The first is the first layer's, the others are of functions in a row after it: a norm learns, dropout draws in every
-    step. A value with two readers is the last one, because in those before it the frozen units are missing.
+    The first is the first layer's. The functions right after it follow, but no norm, which learns, and no dropout,
+    which draws. A value with two readers is the last, because the values before the last lack the frozen units.
     """
     readers = [read for step in graph.steps for read in step.reads]
 
@@ -289,16 +277,16 @@ def _fixed_prefix(graph: Graph) -> tuple[int, int]:
 
 
 def _masked_groups(graph: Graph) -> list[int]:
-    """Return the groups in which padding must be told from units: group norms count them, some functions move zero."""
-    groups = [norm.source.group for norm in graph.norms if norm.kind == "group"]
-    groups += [
-        step.group for step in graph.steps if isinstance(step, Function) and step.function in functions.MOVES_ZERO
-    ]
-    return sorted({group for group in groups if group is not None})
+    """Return the groups that need a mask: group norms count their units, or functions move their zeros."""
+    groups = {norm.source.group for norm in graph.norms if norm.kind == "group"}
+    for step in graph.steps:
+        if isinstance(step, Function) and step.function in functions.MOVES_ZERO:
+            groups.add(step.group)
+    return sorted(group for group in groups if group is not None)
 
 
 def _stack(tensors: list[Tensor], padded: tuple[int, ...]) -> Tensor:
-    """Lay every child's tensor in the top-left corner of a zero tensor of the padded shape."""
+    """Put every child's tensor into the top-left corner of a zero tensor of the padded shape."""
     shape = [max(sizes) for sizes in zip(padded, *(tensor.shape for tensor in tensors), strict=True)]
     stacked = tensors[0].new_zeros(len(tensors), *shape)
     for index, tensor in enumerate(tensors):

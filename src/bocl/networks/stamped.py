@@ -1,12 +1,12 @@
 """A network whose units and connections carry the number of the task that brought them: DEN's.
 
 Units of a group are kept in the order of their stamps, so what a task sees, all that is stamped no later than itself,
-is the top-left corner of every matrix. A connection's stamp is the later of its two ends'. Old units may still be
-changed by later tasks; heads and norms are each task's own.
+is the top-left corner of every matrix. A connection has the later stamp of its two ends. Later tasks may still change
+old units; every task has its own head and norms.
 
     layer/NAME/rows (out, in, *kernel), layer/NAME/bias (out,)      shared
-    head/weight (classes, in), head/bias (classes,)                 of every task
-    norm/NAME/weight, bias, mean, var (C,)                          of every task
+    head/weight (classes, in), head/bias (classes,)                 one per task
+    norm/NAME/weight, bias, mean, var (C,)                          one per task
 
 out and C are units of a group; in is raw channels, or the units read; after a flatten, each unit's spread of columns.
 """
@@ -22,6 +22,7 @@ from torch import Tensor
 from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.by_task import join_tensors, part_tensors
+from bocl.networks.check import check_growths
 from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
 from bocl.networks.graph import Add, Function, Graph, Norm, Widths
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise, tensor_names
@@ -32,9 +33,9 @@ from bocl.settings import parse_value
 class StampedNetwork:
     """Shared layers, the units that every task added to them, and every task's own head and norms.
 
-    layers  NAME → layer/… as they are now, of all units
-    own     of every task NAME → its head/…, norm/…, of the units stamped no later
-    added   the stamps, counted: units of each group by the task that brought them
+    layers  the shared tensors layer/… as they are now, with all units
+    own     for each task its head/… and norm/…, over the units stamped no later
+    added   for each task how many units it brought to each group
     """
 
     def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
@@ -65,13 +66,9 @@ class StampedNetwork:
         self.added.append(added)
         self._views = {}  # old units may have moved
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a save holds besides tensors and classes: the stamps."""
-        return {"units": [list(added) for added in self.added]}
-
-    def stored(self) -> dict[str, Tensor]:
-        """Return every tensor that is saved: shared by NAME, own by TASK/NAME."""
-        return {**self.layers, **join_tensors(self.own)}
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: the stamps, and every tensor: shared by NAME, own by TASK/NAME."""
+        return {"units": [list(added) for added in self.added]}, {**self.layers, **join_tensors(self.own)}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
         """Take back saved tensors and stamps."""
@@ -82,14 +79,14 @@ class StampedNetwork:
         self.added, self._views = [tuple(units) for units in facts["units"]], {}
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return logits (n, classes of the task) of inputs (n, *shape); units stamped later have no part in them."""
+        """Return logits (n, classes of the task) for inputs (n, *shape); units stamped later play no part."""
         if task not in self._views:
             self._views[task] = self._view(task)
         with torch.no_grad():
             return self._views[task](x)
 
     def _view(self, task: int) -> CompactNetwork:
-        """Return what a task sees: of every layer the corner (out_t, in_t, *kernel)."""
+        """Return what a task sees: the corner (out_t, in_t, *kernel) of every layer."""
         widths, weights = self.widths(task), dict(self.own[task])
         for layer in self.graph.layers:
             assert layer.group is not None
@@ -108,13 +105,12 @@ class StampedNetwork:
         """Return the shape of every saved tensor; refuse stamps that cannot be."""
         added = parse_value(tuple[Widths, ...], facts["units"], "facts.units")
         if len(added) != len(classes):
-            raise NetworkError(f"facts.units has {len(added)} entries that are not of the {len(classes)} tasks seen")
-        if added and tuple(added[0]) != self.graph.widths:
-            raise NetworkError(f"facts.units[0] is {added[0]}; the base network has {self.graph.widths}")
+            raise NetworkError(
+                f"facts.units has {len(added)} entries, not one for each of the {len(classes)} tasks seen"
+            )
+        check_growths(self.graph, {f"facts.units[{task}]": units for task, units in enumerate(added)})
         found: Shapes = {}
-        for task, (units, count) in enumerate(zip(added, classes, strict=True)):
-            if len(units) != len(self.graph.groups) or min(units) < 0:
-                raise NetworkError(f"facts.units[{task}]: {units} is not one number of 0 or more for each group")
+        for task, count in enumerate(classes):
             widths = self.graph.total(added[: task + 1])
             for name, shape in GrowthSpace.first(self.graph, count).shapes(widths).items():
                 found[name if name.startswith("layer/") else f"{task}/{name}"] = shape
@@ -122,7 +118,7 @@ class StampedNetwork:
 
 
 def trainable(graph: Graph, tensors: Mapping[str, Tensor], widths: Widths, device: torch.device) -> Children:
-    """Return a task's whole network, of so many units in each group, as a stack of one: every tensor (1, …)."""
+    """Return a task's whole network, with these widths, as a stack of one: every tensor (1, …)."""
     return Children(graph, None, [Growth(widths, len(tensors["head/weight"]), dict(tensors))], device=device)
 
 
@@ -136,15 +132,14 @@ def widened(
     seed: int,
     device: torch.device | str,
 ) -> dict[str, Tensor]:
-    """Add z new units to every group, connected with all others; old weights, norms and, if there is one, head stay.
+    """Add z new units to every group of widths ``before``, connected with all others; what there is stays.
 
-    rows (out, in, *kernel) → (out + z_out, in + z_in, *kernel), head/weight (classes, in) → (classes, in + z_in);
-    ``before`` is the units there are
+    rows (out, in, *kernel) → (out + z_out, in + z_in, *kernel), head/weight (classes, in) → (classes, in + z_in)
     """
     space = GrowthSpace(graph, before, classes, GrowthSettings(attention=False))
     grown = {name: tensor.to(device) for name, tensor in initialise(space, z, last=tensors, seed=seed).tensors.items()}
-    # A growth holds new rows and columns of a layer apart, its head whole and drawn again, its norms continued. Here a
-    # layer is one matrix, and a head that is being trained keeps what it has learnt.
+    # A growth holds a layer's new rows and columns separately, and a fresh head. Here a layer is one matrix, and a head
+    # that is being trained keeps what it has learnt.
     columns = {name: grown.pop(name) for name in list(grown) if name.endswith("/columns")}
     for name, old in tensors.items():
         if name.endswith("/rows"):
@@ -159,11 +154,11 @@ def widened(
 
 
 def rewired(graph: Graph, tensors: Mapping[str, Tensor], units: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Return the network made of these units of every group, by number: some left out, some there twice.
+    """Return the network made of these units: some may be left out, some may be there twice.
 
-    units  of every group (C',) numbers of units; its tensors have C' units then
+    units  for every group the numbers of its units, (C',)
 
-    A unit brings its incoming weights, its bias, its place in norms, and what every reader makes of it.
+    A unit brings its incoming weights, its bias, its place in norms, and the weights of all that read it.
     """
     found = dict(tensors)
     for layer in (*graph.layers, graph.head):
@@ -190,13 +185,13 @@ def duplicated(
     before: Widths,
     copied: Sequence[Tensor],
 ) -> dict[str, Tensor]:
-    """Give units of every group, by number, a copy each at the end; the originals go back to what they were in ``old``.
+    """Copy units to the end of their groups, and put the originals back to what they were in ``old``.
 
     old     layer/NAME/rows (out_before, in_before, *kernel) and bias, before the task
-    copied  of every group (c,) numbers of units, all below ``before``
+    copied  for every group the numbers of the units to copy, (c,), all below ``before``
 
-    Units newer than the first ``before`` of their group, the copies and the head read the copy where they read the
-    original; old units still read the original, so that tasks which see only old units see what they saw.
+    Units after the first ``before`` of their group, the copies and the head now read the copy instead of the original.
+    Old units still read the original, so that tasks which see only old units see what they saw.
     """
     counts = [len(tensors[f"layer/{group.name}/rows"]) for group in graph.groups]
     units = [
@@ -217,7 +212,7 @@ def duplicated(
 def restored(
     graph: Graph, tensors: Mapping[str, Tensor], old: Mapping[str, Tensor], units: Sequence[Tensor]
 ) -> dict[str, Tensor]:
-    """Put units of every group, (c,) by number, back to what they were in ``old``; they read no later unit then."""
+    """Put units, by their numbers (c,) in every group, back to what they were in ``old``: they read no later unit."""
     found = dict(tensors)
     for layer in graph.layers:
         assert layer.group is not None
@@ -230,7 +225,7 @@ def restored(
 
 
 def spread_units(units: Tensor, spread: int) -> Tensor:
-    """Return the columns of units (C,) by number, each unit having ``spread`` of them in a row: (C·spread,)."""
+    """Return the numbers of the columns of units (C,), where each unit has ``spread`` columns in a row: (C·spread,)."""
     return (units[:, None] * spread + torch.arange(spread, device=units.device)).flatten()
 
 
@@ -239,16 +234,18 @@ def refuse_inseparable(graph: Graph) -> None:
     for step in graph.steps:
         match step:
             case Add():
-                reason = "adds two values, which ties units of several layers into one; DEN prunes and copies units of "
-                reason += "single layers (use a network without residual additions)"
+                reason = (
+                    "adds two values, which ties units of several layers into one; DEN prunes and copies units of "
+                    "single layers (use a network without residual additions)"
+                )
             case Norm(kind="group"):
-                reason = "is a GroupNorm, whose statistics run over units; a unit that DEN removes would change the "
-                reason += "others (use BatchNorm)"
+                reason = "is a GroupNorm: a unit that DEN removes would change the others' statistics (use BatchNorm)"
             case Norm(affine=False):
                 reason = "is a norm without scale and shift, so no unit before it can be silenced (use affine=True)"
             case Function() if step.function in functions.MOVES_ZERO:
-                reason = f"is a {step.function}, which makes something of the 0 of a silent unit; DEN could not remove "
-                reason += "it (use ReLU, tanh or another function that keeps 0)"
+                reason = (
+                    f"is a {step.function}, which does not keep 0, so DEN could not remove a silent unit (use ReLU)"
+                )
             case _:
                 continue
         raise NetworkError(f"'{step.name}' {reason}")

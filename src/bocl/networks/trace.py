@@ -19,23 +19,25 @@ from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.graph import Add, Function, Graph, Group, Layer, Norm, Source, Step
 
-_ADDITIONS = (operator.add, operator.iadd, torch.add)
+#: Functions by what calls them: F.relu, torch.relu, x.relu().
 _CALLS: dict[Any, str] = {
-    getattr(F, name): name for name in functions.ARGUMENTS if hasattr(F, name) and callable(getattr(F, name))
+    **{getattr(F, name): name for name in functions.ARGUMENTS if hasattr(F, name)},
+    **{torch.relu: "relu", torch.tanh: "tanh", torch.sigmoid: "sigmoid"},
+    **{"relu": "relu", "relu_": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "contiguous": "identity"},
 }
-_CALLS |= {torch.relu: "relu", torch.tanh: "tanh", torch.sigmoid: "sigmoid"}
-_METHODS = {"relu": "relu", "relu_": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "contiguous": "identity"}
+_ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
+_NOT_KEPT = ("divisor_override", "return_indices")  # arguments of pools that change what they compute
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A traced tensor: where it is, and what its channels are."""
+    """A traced tensor: what its channels are, and where it is."""
 
-    index: int
-    group: int | None  # None: the raw input
-    width: int | None  # channels; None while the raw input's are unknown
-    flat: bool  # a vector per sample
-    spread: int | None  # columns per channel; None until a layer says
+    group: int | None = None  # None: the raw input
+    width: int | None = None  # channels; None while the raw input's are unknown
+    flat: bool = False  # a vector per sample
+    spread: int | None = None  # columns per channel; None until a layer shows it
+    index: int = 0
 
 
 def trace(module: nn.Module) -> Graph:
@@ -72,56 +74,75 @@ class _Tracing:
         self.used: set[str] = set()
         self.weights: set[nn.Parameter] = set()
         self.outputs: set[int] = set()  # values that are the result of a linear layer
-
-    def graph(self) -> Graph:
-        inputs = [node for node in self.nodes if node.op == "placeholder"]
-        if len(inputs) != 1:
-            raise NetworkError(f"the network takes {len(inputs)} inputs; it must take one tensor")
-        self.values[inputs[0]] = _Value(0, None, None, flat=False, spread=None)
-        for node in self.nodes:
-            if node.op == "output":
-                self._check_output(node)
-            elif node.op == "call_module":
-                self._module(node)
-            elif node.op in ("call_function", "call_method"):
-                self._call(node)
-            elif node.op == "get_attr":
-                raise NetworkError(
-                    f"'{node.target}' is a parameter or buffer used directly; only the weights of layers can grow"
-                )
-        return self._numbered()
-
-    # -- modules -----------------------------------------------------------------------------------
-
-    def _module(self, node: fx.Node) -> None:
-        name, module = str(node.target), self.modules[str(node.target)]
-        value = self._read(node, name)
-        kind = type(module)  # a subclass computes something else: lazy, parametrised or quantised
-        with_weights: dict[type[nn.Module], Callable[[fx.Node, str, Any, _Value], None]] = {
+        # By type of module (a subclass computes something else: lazy, parametrised or quantised), function or method.
+        self.followed: dict[Any, Callable[[fx.Node, str, Any, _Value], None]] = {
+            **dict.fromkeys((*functions.MODULES, *_CALLS), self._function),
+            **dict.fromkeys((nn.Flatten, torch.flatten, "flatten"), self._flatten),
+            **dict.fromkeys((torch.reshape, "reshape", "view"), self._view),
+            **dict.fromkeys((torch.mean, "mean"), self._mean),
+        }
+        self.grown: dict[Any, Callable[[fx.Node, str, Any, _Value], None]] = {
             nn.Linear: self._linear,
             **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), self._convolution),
             **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), self._batch_norm),
             nn.GroupNorm: self._group_norm,
         }
-        if kind in with_weights:
+
+    def graph(self) -> Graph:
+        inputs = [node for node in self.nodes if node.op == "placeholder"]
+        if len(inputs) != 1:
+            raise NetworkError(f"the network takes {len(inputs)} inputs; it must take one tensor")
+        self.values[inputs[0]] = _Value()
+        for node in self.nodes:
+            if node.op == "output":
+                self._check_output(node)
+            elif node.op == "get_attr":
+                raise NetworkError(
+                    f"'{node.target}' is a parameter or buffer used directly; only the weights of layers can grow"
+                )
+            elif node.op != "placeholder" and not self._is_size(node):
+                self._follow(node)
+        return self._numbered()
+
+    def _is_size(self, node: fx.Node) -> bool:
+        """Whether a node is a size, as of a flatten written as view(x.size(0), -1)."""
+        if node.target is operator.getitem:
+            return node.args[0] not in self.values
+        if node.op == "call_module":
+            return False
+        return node.target in ("size", "dim") or (node.target is getattr and node.args[1] in ("shape", "ndim"))
+
+    def _follow(self, node: fx.Node) -> None:
+        """Add the step that a call of a module, function or method is."""
+        module = self.modules[str(node.target)] if node.op == "call_module" else None
+        kind, name = (node.target, node.name) if module is None else (type(module), str(node.target))
+        if module is None and kind in _ADDITIONS:
+            self._addition(node)
+        elif module is not None and kind in self.grown:
+            value = self._read(node, name)
             self._check_own(name, module)
-            with_weights[kind](node, name, module, value)
-        elif isinstance(module, nn.Flatten):
-            self._flatten(node, name, module.start_dim, module.end_dim, value)
-        elif kind in functions.MODULES:
-            function = functions.MODULES[kind]
-            kept = {argument: getattr(module, argument) for argument in functions.ARGUMENTS[function]}
-            ignored = {argument: getattr(module, argument, None) for argument in ("divisor_override", "return_indices")}
-            self._check_ignored(name, ignored)
-            self._function(node, name, function, kept, value)
-        else:
+            self.grown[kind](node, name, module, value)
+        elif kind in self.followed:
+            self.followed[kind](node, name, module, self._read(node, name))
+        elif module is not None:
             raise NetworkError(
                 f"'{name}' is a {type(module).__name__}, which cannot be grown "
                 "(layers that can: Linear, Conv1d-3d, BatchNorm, GroupNorm, pools, activations, Flatten, Dropout)"
             )
+        else:
+            raise NetworkError(
+                f"'{name}' calls {getattr(kind, '__name__', kind)}(), which cannot be grown "
+                "(functions that can: +, flatten, mean over space, activations, pools, dropout)"
+            )
+
+    def _read(self, node: fx.Node, name: str) -> _Value:
+        argument = node.args[0] if node.args else None
+        if not isinstance(argument, fx.Node) or argument not in self.values:
+            raise NetworkError(f"'{name}' does not read the output of a layer that can be followed")
+        return self.values[argument]
 
     def _check_own(self, name: str, module: nn.Module) -> None:
-        """Refuse a layer that stands in two places, or shares its weights with another."""
+        """Refuse a layer that is used twice, or shares its weights with another."""
         if name in self.used:
             raise NetworkError(f"'{name}' is used twice; a layer that grows can stand in one place only")
         self.used.add(name)
@@ -146,19 +167,15 @@ class _Tracing:
                     f"'{node.name}' changes '{changed.name}' in place, which is read again after it; use inplace=False"
                 )
 
-    def _check_ignored(self, name: str, arguments: dict[str, Any]) -> None:
-        """Refuse arguments that matter and are not kept."""
-        for argument, given in arguments.items():
-            if given not in (None, False):
-                raise NetworkError(f"'{name}' has {argument}={given}, which is not supported; leave it out")
+    # -- layers and norms --------------------------------------------------------------------------
 
     def _linear(self, node: fx.Node, name: str, module: nn.Linear, value: _Value) -> None:
         if value.group is not None and not value.flat:
             raise NetworkError(f"'{name}' is linear but reads a feature map; flatten it first")
-        source = self._columns(name, module.in_features, value)
+        source = self._source(name, module.in_features, value)
         opened = self._open(name, module.out_features)
         layer = Layer(name, (value.index,), source, opened, bias=module.bias is not None)
-        self._add(node, layer, opened, module.out_features, flat=True, spread=1)
+        self._add(node, layer, _Value(opened, module.out_features, flat=True, spread=1))
         self.outputs.add(self.values[node].index)
 
     def _convolution(self, node: fx.Node, name: str, module: Any, value: _Value) -> None:
@@ -168,8 +185,7 @@ class _Tracing:
             raise NetworkError(f"'{name}' has groups={module.groups}; only ordinary convolutions (groups=1) can grow")
         if module.padding_mode != "zeros":
             raise NetworkError(f"'{name}' has padding_mode='{module.padding_mode}'; only 'zeros' is supported")
-        source = Source(value.group, module.in_channels)
-        self._check_width(name, module.in_channels, value)
+        source = self._source(name, module.in_channels, value)
         opened = self._open(name, module.out_channels)
         layer = Layer(
             name,
@@ -179,10 +195,10 @@ class _Tracing:
             bias=module.bias is not None,
             kernel=tuple(module.kernel_size),
             stride=tuple(module.stride),
-            padding=module.padding if isinstance(module.padding, str) else tuple(module.padding),
+            padding=module.padding if module.padding in ("same", "valid") else tuple(module.padding),
             dilation=tuple(module.dilation),
         )
-        self._add(node, layer, opened, module.out_channels, flat=False, spread=None)
+        self._add(node, layer, _Value(opened, module.out_channels))
 
     def _batch_norm(self, node: fx.Node, name: str, module: Any, value: _Value) -> None:
         if not module.track_running_stats or module.momentum is None:
@@ -190,57 +206,46 @@ class _Tracing:
                 f"'{name}' keeps no running statistics with a fixed momentum; its predictions would depend on "
                 "what else is in the batch (use track_running_stats=True and a momentum)"
             )
-        source = self._columns(name, module.num_features, value)
+        source = self._source(name, module.num_features, value)
         norm = Norm(name, (value.index,), source, "batch", module.affine, module.eps, momentum=module.momentum)
         spread = source.spread if value.flat else None
-        self._add(node, norm, value.group, value.width or module.num_features, flat=value.flat, spread=spread)
+        self._add(node, norm, replace(value, width=value.width or module.num_features, spread=spread))
 
     def _group_norm(self, node: fx.Node, name: str, module: nn.GroupNorm, value: _Value) -> None:
         if value.flat:
             raise NetworkError(f"'{name}' is a GroupNorm on a vector; a single added unit would always be zero")
-        self._check_width(name, module.num_channels, value)
-        source = Source(value.group, module.num_channels)
+        source = self._source(name, module.num_channels, value)
         norm = Norm(name, (value.index,), source, "group", module.affine, module.eps, num_groups=module.num_groups)
-        self._add(node, norm, value.group, module.num_channels, flat=False, spread=None)
+        self._add(node, norm, replace(value, width=module.num_channels))
 
-    # -- functions and methods ---------------------------------------------------------------------
+    def _source(self, name: str, inputs: int, value: _Value) -> Source:
+        """Return what a layer of so many inputs reads; their number shows how many columns each channel has."""
+        if value.width is None or (value.group is None and value.flat):
+            return Source(None, inputs)
+        columns = value.spread if value.flat else 1
+        expected = value.width * columns if columns else f"a multiple of {value.width}"
+        if inputs % value.width or (columns and inputs != expected):
+            kind = "features" if value.flat else "channels"
+            raise NetworkError(f"'{name}' expects {inputs} {kind} but reads {expected}")
+        return Source(value.group, value.width, inputs // value.width)
 
-    def _call(self, node: fx.Node) -> None:
-        target = node.target
-        if target in ("size", "dim") or (target is getattr and node.args[1] in ("shape", "ndim")):
-            return  # sizes: a flatten written as view(x.size(0), -1) reads one
-        if target is operator.getitem and node.args[0] not in self.values:
-            return
-        name = node.name
-        if target in _ADDITIONS or target in ("add", "add_"):
-            self._addition(node)
-        elif target in (torch.flatten, "flatten"):
-            value = self._read(node, name)
-            given = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)) | dict(node.kwargs)
-            self._flatten(node, name, given.get("start_dim", 0), given.get("end_dim", -1), value)
-        elif target in ("view", "reshape", torch.reshape):
-            self._view(node)
-        elif target in ("mean", torch.mean):
-            self._mean(node)
-        elif target in _CALLS or (node.op == "call_method" and target in _METHODS):
-            function = _CALLS[target] if node.op == "call_function" else _METHODS[str(target)]
-            value = self._read(node, name)
-            names = functions.ARGUMENTS[function]
-            given = dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
-            kept = {argument: given[argument] for argument in names if argument in given}
-            ignored = dict(enumerate(node.args[1 + len(names) :], start=1 + len(names))) | given
-            for argument in (*names, "inplace", "training"):
-                ignored.pop(argument, None)
-            self._check_ignored(name, {f"argument {argument}": item for argument, item in ignored.items()})
-            if function == "dropout":
-                kept.setdefault("p", 0.5)
-            self._function(node, name, function, kept, value)
-        else:
-            label = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-            raise NetworkError(
-                f"'{name}' calls {label}(), which cannot be grown "
-                "(functions that can: +, flatten, mean over space, activations, pools, dropout)"
-            )
+    def _open(self, name: str, width: int) -> int:
+        if width < 1:
+            raise NetworkError(f"'{name}' has {width} units; a layer starts with one or more")
+        self.opened.append(Group(name, width))
+        self.tied.append(len(self.tied))
+        return len(self.opened) - 1
+
+    def _root(self, group: int) -> int:
+        while self.tied[group] != group:
+            group = self.tied[group]
+        return group
+
+    def _add(self, node: fx.Node, step: Step, value: _Value) -> None:
+        self.steps.append(step)
+        self.values[node] = replace(value, index=len(self.steps))
+
+    # -- functions ---------------------------------------------------------------------------------
 
     def _addition(self, node: fx.Node) -> None:
         name = node.name
@@ -255,88 +260,62 @@ class _Tracing:
             raise NetworkError(f"'{name}' ends the network in an addition; it must end in one Linear layer, the head")
         first, second = sorted((self._root(left.group), self._root(right.group)))
         self.tied[second] = first
-        step = Add(name, (left.index, right.index))
-        self._add(node, step, first, left.width, flat=left.flat, spread=left.spread or right.spread)
+        spread = left.spread or right.spread
+        self._add(node, Add(name, (left.index, right.index)), replace(left, group=first, spread=spread))
 
-    def _view(self, node: fx.Node) -> None:
-        value = self._read(node, node.name)
+    def _function(self, node: fx.Node, name: str, module: nn.Module | None, value: _Value) -> None:
+        function = _CALLS[node.target] if module is None else functions.MODULES[type(module)]
+        names = functions.ARGUMENTS[function]
+        if module is None:
+            others = [f"argument {place}" for place in range(1 + len(names), len(node.args))]
+            given = dict(zip((*names, *others), node.args[1:], strict=False)) | dict(node.kwargs)
+        else:
+            given = {argument: getattr(module, argument, None) for argument in (*names, *_NOT_KEPT)}
+        kept = {argument: given.pop(argument) for argument in names if argument in given}
+        for argument, item in given.items():
+            if argument not in ("inplace", "training") and item not in (None, False):
+                raise NetworkError(f"'{name}' has {argument}={item}, which is not supported; leave it out")
+        if function == "dropout":
+            kept.setdefault("p", 0.5)
+        self._apply(node, name, function, kept, value)
+
+    def _flatten(self, node: fx.Node, name: str, module: nn.Flatten | None, value: _Value) -> None:
+        given = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)) | dict(node.kwargs)
+        start, end = given.get("start_dim", 0), given.get("end_dim", -1)
+        if module is not None:
+            start, end = module.start_dim, module.end_dim
+        if (start, end) != (1, -1):
+            raise NetworkError(f"'{name}' flattens dimensions {start} … {end}; use 1 … -1, so that samples stay apart")
+        self._apply(node, name, "flatten", {}, value)
+
+    def _view(self, node: fx.Node, name: str, _module: None, value: _Value) -> None:
         shape = node.args[1:]
         if len(shape) == 1 and isinstance(shape[0], tuple | list):
             shape = tuple(shape[0])
         keeps_batch = len(shape) == 2 and (shape[0] == -1 or _is_batch_size(shape[0]))
         if not keeps_batch or not isinstance(shape[1], int):
-            raise NetworkError(f"'{node.name}' reshapes to {shape}; only a flatten to (batch, -1) can be followed")
-        self._function(node, node.name, "flatten", {}, value)
+            raise NetworkError(f"'{name}' reshapes to {shape}; only a flatten to (batch, -1) can be followed")
+        self._apply(node, name, "flatten", {}, value)
 
-    def _flatten(self, node: fx.Node, name: str, start: Any, end: Any, value: _Value) -> None:
-        if (start, end) != (1, -1):
-            raise NetworkError(f"'{name}' flattens dimensions {start} … {end}; use 1 … -1, so that samples stay apart")
-        self._function(node, name, "flatten", {}, value)
-
-    def _mean(self, node: fx.Node) -> None:
-        value = self._read(node, node.name)
+    def _mean(self, node: fx.Node, name: str, _module: None, value: _Value) -> None:
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
         spatial = isinstance(dims, tuple | list) and set(dims) in ({2, 3}, {-1, -2}, {2}, {2, 3, 4})
         if not spatial or value.flat or node.kwargs.get("keepdim", False):
-            raise NetworkError(f"'{node.name}' takes a mean over {dims}; only a mean over all of space can be followed")
-        self._function(node, node.name, "global_average", {}, value)
+            raise NetworkError(f"'{name}' takes a mean over {dims}; only a mean over all of space can be followed")
+        self._apply(node, name, "global_average", {}, value)
 
-    # -- bookkeeping -------------------------------------------------------------------------------
-
-    def _read(self, node: fx.Node, name: str) -> _Value:
-        argument = node.args[0] if node.args else None
-        if not isinstance(argument, fx.Node) or argument not in self.values:
-            raise NetworkError(f"'{name}' does not read the output of a layer that can be followed")
-        return self.values[argument]
-
-    def _function(self, node: fx.Node, name: str, function: str, arguments: dict[str, Any], value: _Value) -> None:
+    def _apply(self, node: fx.Node, name: str, function: str, arguments: dict[str, Any], value: _Value) -> None:
         plain = {key: tuple(item) if isinstance(item, list) else item for key, item in arguments.items()}
         if any(isinstance(item, fx.Node) for item in plain.values()):
             raise NetworkError(f"'{name}' takes an argument computed from the data; it must be a constant")
         if "pool" in function and value.flat:
             raise NetworkError(f"'{name}' pools a vector, which would mix its units; pool before the flatten")
-        flattens = function in functions.FLATTENS
-        spread = value.spread
-        if flattens and not value.flat:
-            spread = 1 if function == "global_average" else None
-        step = Function(name, (value.index,), value.group, function, plain)
-        self._add(node, step, value.group, value.width, flat=value.flat or flattens, spread=spread)
+        result = value
+        if function in functions.FLATTENS and not value.flat:
+            result = replace(value, flat=True, spread=1 if function == "global_average" else None)
+        self._add(node, Function(name, (value.index,), value.group, function, plain), result)
 
-    def _columns(self, name: str, features: int, value: _Value) -> Source:
-        """Find how many columns each channel spreads over, from the number of features a layer reads."""
-        if value.group is None:
-            return Source(None, features)
-        assert value.width is not None
-        expected = value.width * value.spread if value.spread else None
-        if not value.flat:
-            expected = value.width
-        if features % value.width or (expected is not None and features != expected):
-            raise NetworkError(
-                f"'{name}' expects {features} features but reads {expected or f'a multiple of {value.width}'}"
-            )
-        return Source(value.group, value.width, features // value.width)
-
-    def _check_width(self, name: str, channels: int, value: _Value) -> None:
-        if value.width is not None and value.width != channels:
-            raise NetworkError(f"'{name}' expects {channels} channels but reads {value.width}")
-
-    def _open(self, name: str, width: int) -> int:
-        if width < 1:
-            raise NetworkError(f"'{name}' has {width} units; a layer starts with one or more")
-        self.opened.append(Group(name, width))
-        self.tied.append(len(self.tied))
-        return len(self.opened) - 1
-
-    def _root(self, group: int) -> int:
-        while self.tied[group] != group:
-            group = self.tied[group]
-        return group
-
-    def _add(
-        self, node: fx.Node, step: Step, group: int | None, width: int | None, *, flat: bool, spread: int | None
-    ) -> None:
-        self.steps.append(step)
-        self.values[node] = _Value(len(self.steps), group, width, flat, spread)
+    # -- the end -----------------------------------------------------------------------------------
 
     def _check_output(self, node: fx.Node) -> None:
         result = node.args[0]

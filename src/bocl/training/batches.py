@@ -1,4 +1,4 @@
-"""A task's samples on the device, and the order in which they are shown. No data loader."""
+"""A task's samples on the device, and the order in which they are shown, without a data loader."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SHARE_OF_FREE_MEMORY = 0.5  # of a GPU; samples that would take more are fed fro
 
 @dataclass(frozen=True, eq=False)
 class DeviceSplit:
-    """Samples for a network. How they are kept changes no bit of what it sees.
+    """Samples for a network. How they are kept does not change what it sees.
 
-    inputs  (n, *shape) on the device: floats, or bytes that ``scale`` turns into floats as they are taken
+    inputs  (n, *shape) on the device: floats, or bytes that ``scale`` turns into floats when they are taken
     labels  (n,) on the device
     feed    brings samples from the host; inputs and labels then hold only those of the next steps
     """
@@ -32,13 +32,13 @@ class DeviceSplit:
         return len(self.labels) if self.feed is None else len(self.feed)
 
     def batches(self, order: Tensor) -> Iterator[Tensor]:
-        """Yield for each row of ``order`` (steps, batch) the places its samples have in the step that follows."""
+        """Yield for each row of ``order`` (steps, batch) the places of its samples during the next step."""
         if self.feed is None:
             return iter(order.to(self.inputs.device))
         return self.feed.batches(order, self.inputs, self.labels)
 
     def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs (batch, *shape) as a network sees them, and labels (batch,), of places from ``batches``."""
+        """Return inputs (batch, *shape) as a network sees them, and labels (batch,), at places from ``batches``."""
         return self._scaled(self.inputs.index_select(0, places)), self.labels.index_select(0, places)
 
     def rows(self, which: slice | Tensor) -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ class DeviceSplit:
 
 @dataclass(frozen=True, eq=False)
 class DeviceTask:
-    """A task on the device, numbered as its learner counts tasks."""
+    """A task on the device; ``index`` is its number as its learner counts tasks."""
 
     name: str
     index: int
@@ -71,8 +71,8 @@ class DeviceTask:
 def to_device(split: Split, device: torch.device | str, dtype: torch.dtype = torch.float32) -> DeviceSplit:
     """Bring a split to the device.
 
-    A GPU keeps bytes as bytes: scaling a batch is lost in a step. A CPU scales all samples once. What would take too
-    much of a GPU's free memory stays on the host and is fed.
+    A GPU keeps bytes as bytes, because scaling a batch takes next to no time. A CPU scales all samples once. Samples
+    that would take too much of a GPU's free memory stay on the host and are fed.
     """
     device = torch.device(device)
     scale = split.scaling(device, dtype)

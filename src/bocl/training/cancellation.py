@@ -1,7 +1,7 @@
 """Stopping a run from outside, between two epochs.
 
-Whoever starts a run says what stops it (``cancelled_by``); the training loop looks (``stop_if_cancelled``). Each thread
-looks at its own, so runs next to each other are stopped one by one.
+Whoever starts a run gives an event that stops it (``cancelled_by``); the training loop checks the event
+(``stop_if_cancelled``). Each thread has its own, so that runs side by side can be stopped one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 @contextmanager
 def cancelled_by(stop: threading.Event) -> Iterator[None]:
-    """Stop what is trained inside once the event is set."""
+    """Stop the training inside once the event is set."""
     token = _stop.set(stop)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Accuracy, always measured in batches of one fixed size so that logits keep their bits."""
+"""Accuracy, always measured in batches of one size, so that logits are the same to the bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples that do not fit on the device: they stay in host memory and are brought over ahead of use.
+"""Samples that do not fit on the device: they stay in host memory and are copied over ahead of use.
 
 The order of an epoch is known when it begins. Its samples are gathered on the host, a window at a time, into
 pinned memory, and copied by a stream of their own while the steps of the window before still run.
@@ -38,7 +38,7 @@ class Feed:
         return inputs, torch.zeros(self.room, dtype=self.labels.dtype, device=device)
 
     def batches(self, order: Tensor, inputs: Tensor, labels: Tensor) -> Iterator[Tensor]:
-        """Yield for each row of ``order`` (steps, batch) its places in the window, which is filled in time."""
+        """Yield for each row of ``order`` (steps, batch) its places in the window, once it is filled."""
         if order.shape[1] > self.room:
             raise InputError(
                 f"a batch of {order.shape[1]} samples does not fit into the {self.room} that are fed to the device "
@@ -58,7 +58,7 @@ class Feed:
 
 
 class _Stage:
-    """What lies between the host and a window on the device: a pinned buffer, and its copy on the device."""
+    """The way from the host to a window on the device: a pinned buffer, and its copy on the device."""
 
     def __init__(self, source: Tensor, window: Tensor) -> None:
         self.source, self.window = source, window
@@ -71,7 +71,7 @@ class _Stage:
             self.arrived, self.taken = torch.cuda.Event(), torch.cuda.Event()
 
     def fill(self, rows: Tensor) -> None:
-        """Gather rows of the source and send them on their way."""
+        """Gather rows of the source and start to copy them."""
         self.filled = len(rows)
         if self.on_gpu:
             self.arrived.synchronize()  # the copy before has left the pinned buffer
@@ -83,7 +83,7 @@ class _Stage:
                 self.arrived.record(self.stream)
 
     def hand_over(self) -> None:
-        """Put what was sent into the window; steps already launched still see what was there before."""
+        """Put the copied rows into the window; steps already launched still see the rows before."""
         if self.on_gpu:
             torch.cuda.current_stream(self.window.device).wait_event(self.arrived)
         self.window[: self.filled].copy_(self.waiting[: self.filled])

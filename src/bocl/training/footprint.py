@@ -1,4 +1,4 @@
-"""How much memory training a network takes: a function of its shapes, so that a run can be repeated anywhere."""
+"""How much memory training a network takes: it follows from its shapes only, so that a run can be repeated anywhere."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ COPIES_OF_WEIGHTS = 4  # the weights, their gradients, two moments of the optimi
 
 
 def training_bytes(network: Trainable, task: DeviceTask, batch_size: int) -> int:
-    """Count what a training step keeps: for the backward pass, and of the weights. Passing work space is not counted.
+    """Count the bytes a training step keeps for the backward pass and for the weights, without temporary work space.
 
     What the backward pass keeps is a fixed part and a part per sample; passes of one and two samples tell them apart.
     They take milliseconds, and run on the task's own device: a GPU convolves in another way and keeps more.
     """
-    one, two = _kept_bytes(network, task, 1), _kept_bytes(network, task, 2)
-    per_sample = two - one
+    one = _kept_bytes(network, task, 1)
+    per_sample = _kept_bytes(network, task, 2) - one
     weights = sum(tensor.numel() * tensor.element_size() for tensor in network.parameters.values())
     return one + per_sample * (min(batch_size, len(task.train)) - 1) + weights * COPIES_OF_WEIGHTS
 
 
 def _kept_bytes(network: Trainable, task: DeviceTask, samples: int) -> int:
-    """Count the bytes autograd saves in a forward pass; tensors of one storage count once, the trained ones not."""
+    """Count the bytes autograd saves in a forward pass: each storage once, and parameters not at all."""
     parameters = {tensor.untyped_storage().data_ptr() for tensor in network.parameters.values()}
     kept: dict[int, int] = {}
 
@@ -36,5 +36,5 @@ def _kept_bytes(network: Trainable, task: DeviceTask, samples: int) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         logits = network(task.train.rows(slice(samples))[0], task.index)
-    del logits  # as long as it lives, the storages noted above stay apart
+    del logits  # kept until here, so that the storages noted above keep their addresses
     return sum(kept.values())

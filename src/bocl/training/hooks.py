@@ -25,22 +25,22 @@ class Hooks:
     A step may be captured as a CUDA graph: a hook is called a few times beforehand, and then only its operations are
     repeated. So hooks are tensor operations, the same in every step, and all they read is on the device.
 
-    Where the host must have its say, ``adjust_gradients`` is a generator. It yields a function for the host to call in
-    every step, between the operations before it and those after it, which become a graph each. Values pass between
-    them in tensors made before the ``yield``. Other runs may go on meanwhile (``gpu_lock.py``): the function copies
-    from the device, computes on the host and copies back, nothing else.
+    Where the host must compute something, ``adjust_gradients`` is a generator. It yields a function for the host to
+    call in every step; the operations before and after it become one graph each. Values pass between them in tensors
+    made before the ``yield``. Other runs may use the GPU meanwhile (``gpu_lock.py``), so the function only copies from
+    the device, computes on the host and copies back.
     """
 
     adjust_gradients: Callable[[Parameters], Iterator[Part] | None] | None = None
     proximal: Proximal | None = None
 
     def update(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> None:
-        """Take the optimiser's step and all that goes with it; gradients are there."""
+        """Take the optimiser's step with its hooks; the gradients are computed already."""
         for host_part in self.parts_of_update(optimiser, parameters):
             host_part()
 
     def parts_of_update(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> Iterator[Part]:
-        """Do the same, as far as the next thing that the host does, and yield that."""
+        """Do the same, but yield what the host must call instead of calling it."""
         if self.adjust_gradients is not None:
             yield from self.adjust_gradients(parameters) or ()
         optimiser.step()

@@ -1,12 +1,10 @@
 """PyTorch's SGD and Adam, which load no compiler.
 
-PyTorch wraps some methods of its optimisers so that its compiler lets them be. The wrappers load that compiler when
-they are first called: hundreds of modules that nothing here uses, seconds in every process that trains. The methods
-themselves need none of it; one that PyTorch no longer wraps is taken as it is.
+PyTorch wraps some methods of its optimisers to hide them from its compiler. The wrappers load that compiler when they
+are first called: hundreds of modules that nothing here uses, seconds in every process that trains.
 
-``unwrap`` takes off every wrapper, so one that does something for the step is lost with the others. Today that is
-``torch.no_grad`` on ``step``, put back below. Should PyTorch add one that matters, steps here would differ from its
-own; ``tests/training/test_optimisers.py`` compares them to the bit.
+``unwrap`` removes every wrapper. A step needs only one of them, ``torch.no_grad`` on ``step``, which is put back below.
+If PyTorch adds another, ``tests/training/test_optimisers.py`` fails: it compares steps with PyTorch's own to the bit.
 """
 
 from __future__ import annotations

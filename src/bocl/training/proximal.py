@@ -1,6 +1,6 @@
-"""Proximal steps: a term of the objective that is solved, not followed, after the optimiser's step on the loss.
+"""Proximal steps: a term of the objective is solved for after the optimiser's step on the loss.
 
-For the objective L(θ) + R(θ) the optimiser steps on L only, to θ', and the hook moves on to
+For the objective L(θ) + R(θ) the optimiser takes a step on L only, to θ', and the hook then moves to
 
     argmin_θ  R(θ) + Σ_i (θ_i - θ'_i)² / (2 s_i)
 

@@ -9,10 +9,6 @@ from pydantic import Field
 
 from bocl.checks import Natural, NonNegative, Positive, PositiveInt, section
 
-Optimiser = Literal["adam", "sgd"]
-Schedule = Literal["constant", "cosine"]
-Precision = Literal["tf32", "float32", "bf16"]
-
 
 @section("recipe")
 @dataclass(frozen=True)
@@ -27,12 +23,12 @@ class Recipe:
     precision      of products on a GPU: `tf32`, `float32`, or `bf16` (weights and sums stay float32)
     """
 
-    optimiser: Optimiser = "adam"
+    optimiser: Literal["adam", "sgd"] = "adam"
     learning_rate: Positive = 1e-3
     momentum: Annotated[NonNegative, Field(lt=1)] = 0.9
     weight_decay: NonNegative = 1e-4
     batch_size: PositiveInt = 32
     epochs: PositiveInt = 15
-    schedule: Schedule = "constant"
+    schedule: Literal["constant", "cosine"] = "constant"
     patience: Natural = 0
-    precision: Precision = "tf32"
+    precision: Literal["tf32", "float32", "bf16"] = "tf32"

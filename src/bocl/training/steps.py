@@ -56,15 +56,15 @@ class EagerStep:
             self.hooks.update(self.optimiser, self.network.parameters)
 
     def sharing_gpu(self) -> AbstractContextManager[None]:
-        """Take steps inside; no other run does anything meanwhile."""
+        """Take steps inside, while no other run does anything."""
         return nullcontext()
 
 
 class GraphedStep:
-    """The same step as a CUDA graph for every task, of one network shape and these tasks' samples.
+    """The same step as a CUDA graph for every task, for one network shape and these tasks' samples.
 
     Where hooks give the host something to do within a step, the step is several graphs with the host's parts between.
-    It computes on the tensors of the network it was captured with; ``load`` brings in another of the same shape.
+    It computes on the tensors of the network it was captured with; ``load`` copies in those of another.
     """
 
     def __init__(self, network: Trainable, tasks: Sequence[DeviceTask], recipe: Recipe, hooks: Hooks) -> None:
@@ -102,9 +102,9 @@ class GraphedStep:
         return {index: self._capture_step(index, stream) for index in self.tasks}
 
     def _capture_step(self, index: int, stream: torch.cuda.Stream) -> list[Part]:
-        """Return what to call to take a step on a task: graphs, and between them what the host does.
+        """Return what to call for a step on a task: graphs, and between them what the host does.
 
-        Each graph has memory of its own, so that what one leaves for the next is not written over.
+        Each graph has its own memory, so that what one leaves for the next is not overwritten.
         """
 
         def step() -> Iterator[Part]:
@@ -115,7 +115,7 @@ class GraphedStep:
         going, parts = step(), []
         while True:
             graph = torch.cuda.CUDAGraph()
-            # Other runs may replay steps of theirs meanwhile, which is none of this capture's business.
+            # Other runs may replay their steps meanwhile; that must not disturb this capture.
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 host_part = next(going, None)
             parts.append(graph.replay)
@@ -130,7 +130,7 @@ class GraphedStep:
         losses.sum().backward()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Start again from these tensors: the optimiser forgets, the network takes them over."""
+        """Start again from these tensors, with a fresh optimiser."""
         copy_state(state, self.network.state)
         with torch.no_grad():
             for values in self.optimiser.state.values():
@@ -162,7 +162,7 @@ class GraphedStep:
 def _capture_stream(device: torch.device) -> torch.cuda.Stream:
     """Return the stream to capture on: the run's own where it has one.
 
-    PyTorch hands out the same few streams again and again. A new one for every capture would in time be a stream that
+    PyTorch hands out the same few streams again and again. A new stream for every capture would in time be one that
     another run works on, and that run's work would end up in this graph.
     """
     current = torch.cuda.current_stream(device)
@@ -175,10 +175,10 @@ def _stream_next_to_the_default(device: torch.device) -> torch.cuda.Stream:
 
 
 class StepCache:
-    """Captured steps of one task, so that every round of its search but the first starts at once.
+    """Captured steps of one task, so that every round of its search after the first starts at once.
 
     Keys contain addresses: ``id()`` in a network's signature, ``data_ptr()`` of samples. No other object can get such
-    an address while the entry is there, because the step kept under the key holds the network and the tasks.
+    an address while the entry is there, because the step keeps the network and the tasks alive.
     """
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ def make_step(
     cache: StepCache | None = None,
     graphed: bool = True,
 ) -> EagerStep | GraphedStep:
-    """Return a graphed step on a GPU, where that is wanted; an eager one elsewhere, and where the capture fails."""
+    """Return a graphed step on a GPU, or an eager one: on a CPU, if ``graphed`` is false, or if the capture fails."""
     if graphed and tasks[0].device.type == "cuda":
         try:
             return (cache or StepCache()).step(network, tasks, recipe, hooks)
@@ -216,14 +216,14 @@ def make_step(
 
 
 def copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
-    """Copy into every tensor of the target the one of its name."""
+    """Copy into every tensor of the target the source's tensor of that name."""
     with torch.no_grad():
         for name, tensor in target.items():
             tensor.copy_(source[name])
 
 
 def precompute(network: Trainable, task: DeviceTask) -> Tensor | None:
-    """Return what stays the same in every step for all training samples, where keeping it is worth its memory."""
+    """Return what is the same in every step, for all training samples; None if it would take too much memory."""
     samples = len(task.train)
     first = None if task.train.feed else network.precompute(task.train.rows(slice(1))[0])
     if first is None or first.nbytes * samples > MOST_PRECOMPUTED:
@@ -236,20 +236,14 @@ def precompute(network: Trainable, task: DeviceTask) -> Tensor | None:
 def batch_losses(
     network: Trainable, task: DeviceTask, batch: Tensor, precision: str, precomputed: Tensor | None = None
 ) -> Tensor:
-    """Return every network's mean cross-entropy, (K,), on the samples they share, at the places ``batch`` (n,)."""
-    autocast: AbstractContextManager[Any] = nullcontext()
-    if precision == "bf16":
-        autocast = torch.autocast(task.device.type, dtype=torch.bfloat16)
+    """Return every network's mean cross-entropy, (K,), on the shared samples at the places ``batch`` (n,)."""
     x, labels = task.train.take(batch)
-    with autocast:
-        part = None if precomputed is None else precomputed.index_select(0, batch)
+    part = None if precomputed is None else precomputed.index_select(0, batch)
+    with torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
         logits = network(x, task.index, part)
     count, samples, classes = logits.shape
-    each = F.cross_entropy(
-        logits.reshape(-1, classes).to(x.dtype),
-        labels.expand(count, samples).reshape(-1),
-        reduction="none",
-    )
+    flat = logits.reshape(-1, classes).to(x.dtype)
+    each = F.cross_entropy(flat, labels.expand(count, samples).reshape(-1), reduction="none")
     return each.view(count, samples).mean(1)
 
 

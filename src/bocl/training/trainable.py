@@ -16,35 +16,28 @@ class Trainable(Protocol):
     @property
     def count(self) -> int:
         """K."""
-        ...
 
     @property
     def draws(self) -> bool:
         """Whether a training step draws random numbers, as dropout does."""
-        ...
 
     @property
     def parameters(self) -> Mapping[str, Tensor]:
         """What the optimiser changes."""
-        ...
 
     @property
     def state(self) -> Mapping[str, Tensor]:
-        """Parameters, running statistics and all else in which two networks of one signature may differ."""
-        ...
+        """Parameters, running statistics and all other tensors in which two networks of one signature may differ."""
 
     @property
     def signature(self) -> Hashable:
-        """Networks of one signature compute alike: copying one's state into the other makes them the same.
+        """Networks of one signature compute the same once one's state is copied into the other.
 
-        It may name an object by its ``id()`` where the network keeps it alive and what is read of it never changes.
+        It may contain the ``id()`` of an object that the network keeps alive and never changes.
         """
-        ...
 
     def __call__(self, x: Tensor, task: int, precomputed: Tensor | None = None) -> Tensor:
-        """Return logits (K, n, classes) for shared inputs (n, *shape); ``precomputed`` is of ``precompute``."""
-        ...
+        """Return logits (K, n, classes) for shared inputs (n, *shape); ``precomputed`` comes from ``precompute``."""
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
-        """Compute for all samples what stays the same in every step: (n, …), or None."""
-        ...
+        """Compute what is the same for these samples in every step: (n, …), or None."""

@@ -1,7 +1,7 @@
 """The only training loop: K networks at once, on one task or several.
 
-The loss is the sum of every network's own mean cross-entropy, so gradients never mix and an elementwise
-optimiser takes for each network the step it would take alone.
+The loss is the sum of every network's own mean cross-entropy, so gradients never mix, and an elementwise
+optimiser takes the same step for each network as if it were trained by itself.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from torch import Tensor
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.cancellation import stop_if_cancelled
-from bocl.training.device import sensible_threads
 from bocl.training.evaluation import accuracies
-from bocl.training.flops import FlopCounter
 from bocl.training.hooks import Hooks
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache, copy_state, make_step
+from bocl.training.threads import sensible_threads
 from bocl.training.trainable import Trainable
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What training took: samples shown, and seconds; of networks trained together, each one's share."""
+    """What training took: samples shown, and seconds; for networks trained together, each one's share."""
 
     samples: int = 0
     seconds: float = field(default=0.0, compare=False, repr=False)
@@ -71,22 +70,20 @@ def train(
 
     hooks     what else a step does
     on_epoch  called with (epochs done, epochs in all)
-    cache     of steps captured before, for networks of one shape on the same task
+    cache     steps captured before, for networks of one shape on the same task
     graphed   capture the step as a CUDA graph where that is possible
 
-    The order of samples depends only on the seed, so networks trained apart with one seed see the same batches.
+    The order of samples depends only on the seed, so networks trained separately with one seed see the same batches.
     """
     began = time.perf_counter()
-    device, tasks = tasks[0].device, list(tasks)
+    tasks = list(tasks)
     orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
     shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
     per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
     taken = samples = epoch = 0
     loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
-    with (
-        sensible_threads(_flops(network, tasks[0], recipe.batch_size)),
-        _drawing(network, device, seed_for(seed, "dropout")),
-    ):
+    threads = sensible_threads(network, tasks[0], recipe.batch_size)
+    with threads, _drawing(network, tasks[0].device, seed_for(seed, "dropout")):
         network.training = True
         step = make_step(network, tasks, recipe, hooks, cache=cache, graphed=graphed)
         trained = step.network
@@ -119,22 +116,10 @@ def train(
     return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
 
 
-def _flops(network: Trainable, task: DeviceTask, samples: int) -> int | None:
-    """Count the floating-point operations of a forward pass of so many samples on a CPU; None on a GPU."""
-    if task.device.type != "cpu":
-        return None
-    training, network.training = network.training, False
-    counted = FlopCounter()
-    with torch.no_grad(), counted:
-        network(task.train.rows(slice(1))[0], task.index)
-    network.training = training
-    return counted.count * samples
-
-
 class _Best:
     """Early stopping: each network's state at its own best epoch.
 
-    A network that is out of patience has stopped, though the others go on: what it does later is not looked at.
+    A network that is out of patience has stopped: what it does while the others continue does not count.
     """
 
     def __init__(self, network: Trainable, patience: int) -> None:
@@ -188,7 +173,7 @@ def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -
 
 @contextmanager
 def _drawing(network: Trainable, device: torch.device, seed: int) -> Iterator[None]:
-    """Let dropout draw from this seed; the random numbers of the process go on afterwards as if nothing was drawn."""
+    """Let dropout draw from this seed, and leave the random numbers of the process as they were."""
     if not network.draws:
         yield
         return
