@@ -1,6 +1,6 @@
-"""What every fit of a Gaussian process here has in common: model, weak priors, positive parameters, bounded iterations.
+"""What the two Gaussian processes have in common: model, weak priors, positive parameters, a fit of few iterations.
 
-GPyTorch is imported when it is used: it takes seconds, and most users of this package never need it.
+BoTorch and GPyTorch are imported when they are used: that takes seconds, and most users never need them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Any
 from bocl.search.problem import FloatArray
 
 
-def log_normal(mode: Any, scale: float = 1.0) -> Any:
-    """Return a log-normal prior with its highest density at ``mode``, a number or a tensor of them."""
+def log_normal(mode: Any) -> Any:
+    """Return a log-normal prior with its highest density at ``mode``, a number or an array."""
     import torch
     from gpytorch.priors import LogNormalPrior
 
     mode = torch.as_tensor(mode, dtype=torch.float64)
-    return LogNormalPrior(mode.log() + scale**2, torch.full_like(mode, scale))  # its mode is exp(loc - scale²)
+    return LogNormalPrior(mode.log() + 1.0, torch.ones_like(mode))  # its mode is exp(loc - scale²)
 
 
 def positive() -> Any:
-    """Return a constraint that keeps a parameter's logarithm."""
+    """Return a constraint under which a parameter is stored as its logarithm."""
     import torch
     from gpytorch.constraints import Positive
 
@@ -47,9 +47,9 @@ def make_model(inputs: Any, targets: FloatArray, kernel: Any, *, noise: float, n
 
 
 def maximise_likelihood(model: Any, iterations: int) -> bool:
-    """Move a model's hyperparameters up likelihood times prior by L-BFGS-B; return whether it found any.
+    """Fit a model's hyperparameters to likelihood times prior by L-BFGS-B; return whether they can be used.
 
-    A limit on iterations rather than seconds: results must not depend on the machine's load.
+    Iterations are limited rather than seconds: results must not depend on the machine's load.
     """
     from botorch.exceptions.errors import OptimizationGradientError
     from botorch.optim.fit import fit_gpytorch_mll_scipy
