@@ -18,9 +18,3 @@ lattice.py           the integer box within a budget: lists, random points, neig
 stopping.py          when a search is over
 one_thread.py        one thread of torch
 """
-
-from bocl.search.problem import Problem, Searcher
-from bocl.search.searchers import make_searcher
-from bocl.search.settings import SearchSettings
-
-__all__ = ["Problem", "SearchSettings", "Searcher", "make_searcher"]

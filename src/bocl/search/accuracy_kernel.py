@@ -35,14 +35,16 @@ class AccuracyKernel(Kernel):  # type: ignore[misc]
         """The hyperparameters themselves (m,)."""
         return self.logs.exp()
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
-        """Return the covariance (…, n, k), or its diagonal (…, n) if both are the same inputs."""
+    @property
+    def variance(self) -> Tensor:
+        """The covariance of any point with itself, ()."""
+        d = self.dimensions
+        return self.values[d] + self.values[d + 1] + self.values[2 * d + 2 :].sum()
+
+    def forward(self, x1: Tensor, x2: Tensor, **_: Any) -> Tensor:
+        """Return the covariance (…, n, k)."""
         d = self.dimensions
         (*lengthscales, shared, level), own = self.values[: d + 2], self.values[d + 2 :]
-        if diag:
-            assert torch.equal(x1, x2)
-            variance: Tensor = shared + level + own[d:].sum()
-            return variance.expand(x1.shape[:-1])
         covariance = shared * _matern(x1[..., :d], x2[..., :d], torch.stack(lengthscales))
         own_covariance = level
         if len(own):

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from bocl.records.record import Widths
 from bocl.search.likelihood import make_model, maximise_likelihood
@@ -58,9 +60,9 @@ class AccuracyModel:
     spread: float
     hyperparameters: Hyperparameters
     kernel: Any  # AccuracyKernel
-    points: Any  # Tensor (n, d + 1): inputs, with the number of the task as the last column
-    factor: Any  # Tensor (n, n): Cholesky factor of K + noise
-    weights: Any  # Tensor (n, 1): (K + noise)⁻¹ targets
+    points: Tensor  # (n, d + 1): inputs, with the number of the task as the last column
+    factor: Tensor  # (n, n): Cholesky factor of K + noise
+    weights: Tensor  # (n, 1): (K + noise)⁻¹ targets
 
     @property
     def noise_std(self) -> float:
@@ -107,8 +109,6 @@ def condition(data: Accuracies, centre: float, spread: float, hyperparameters: H
     """Return the process with given hyperparameters on data."""
     targets = (data.values - centre) / spread
     with quiet_single_thread():
-        import torch
-
         kernel = _kernel(hyperparameters, data).requires_grad_(False)
         points = _with_tasks(data.inputs, data.tasks)
         covariance = kernel.forward(points, points)
@@ -121,21 +121,17 @@ def condition(data: Accuracies, centre: float, spread: float, hyperparameters: H
 def predict(model: AccuracyModel, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation of this task's A, without noise, at inputs (k, d): (k,), (k,)."""
     with quiet_single_thread():
-        import torch
-
         points = _with_tasks(inputs)
         across = model.kernel.forward(model.points, points)  # (n, k)
         mean = (across.T @ model.weights).squeeze(-1).numpy()
         explained = torch.linalg.solve_triangular(model.factor, across, upper=False).square().sum(0)
-        variance = (model.kernel.forward(points, points, diag=True) - explained).clamp(min=1e-12).numpy()
+        variance = (model.kernel.variance - explained).clamp(min=1e-12).numpy()
     return model.centre + model.spread * mean, model.spread * np.sqrt(variance)
 
 
 def draw(model: AccuracyModel, inputs: FloatArray, count: int, seed: int) -> FloatArray:
     """Return draws (count, k) of this task's A at inputs (k, d) from the process."""
     with quiet_single_thread():
-        import torch
-
         points = _with_tasks(inputs)
         across = torch.linalg.solve_triangular(model.factor, model.kernel.forward(model.points, points), upper=False)
         covariance = (model.kernel.forward(points, points) - across.T @ across).numpy()
@@ -169,10 +165,8 @@ def _scale_of(data: Accuracies) -> tuple[float, float]:
     return float(data.values.mean()), max(spread, LEAST_SPREAD)
 
 
-def _with_tasks(inputs: FloatArray, tasks: IntArray | int = 0) -> Any:
+def _with_tasks(inputs: FloatArray, tasks: IntArray | int = 0) -> Tensor:
     """Return the inputs with the number of their task as a last column."""
-    import torch
-
     return torch.as_tensor(np.column_stack([inputs, np.broadcast_to(np.float64(tasks), len(inputs))]))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from bocl.records.record import Diagnostics
 from bocl.search.accuracy_model import AccuracyModel, draw, scale
@@ -37,8 +38,6 @@ def diagnose(
 def leave_one_out(model: AccuracyModel) -> FloatArray:
     """Return (n,): each measurement less its prediction from all others, in predictive standard deviations."""
     with quiet_single_thread():
-        import torch
-
         precision = torch.cholesky_inverse(model.factor).diagonal()
         errors: FloatArray = (model.weights.squeeze(-1) / precision.sqrt()).numpy()
     return errors

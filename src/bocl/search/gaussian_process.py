@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from bocl.search.likelihood import log_normal, make_model, maximise_likelihood, positive
 from bocl.search.one_thread import quiet_single_thread
@@ -96,8 +97,6 @@ def believe(process: GaussianProcess, inputs: FloatArray) -> GaussianProcess:
 def predict(process: GaussianProcess, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation of f, in rewards, at inputs (k, d): (k,), (k,)."""
     with quiet_single_thread():
-        import torch
-
         model = _model(process)
         model.eval()
         with torch.no_grad():
@@ -109,11 +108,8 @@ def predict(process: GaussianProcess, inputs: FloatArray) -> tuple[FloatArray, F
 
 def log_expected_improvement(process: GaussianProcess, inputs: FloatArray, best: float) -> FloatArray:
     """Return log EI, EI in rewards, at inputs (k, d): (k,)."""
-    with quiet_single_thread():
-        import torch
-
-        with torch.no_grad():
-            values: FloatArray = _acquisition(process, best)(torch.as_tensor(inputs).unsqueeze(-2)).numpy()
+    with quiet_single_thread(), torch.no_grad():
+        values: FloatArray = _acquisition(process, best)(torch.as_tensor(inputs).unsqueeze(-2)).numpy()
     return values + math.log(process.spread)
 
 
@@ -123,7 +119,6 @@ def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> Fl
     Ascents start from quasi-random points, those of high values preferred.
     """
     with quiet_single_thread():
-        import torch
         from botorch.optim.optimize import optimize_acqf
 
         box = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, process.inputs.shape[1])
@@ -146,7 +141,6 @@ def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> Fl
 
 def _model(process: GaussianProcess) -> Any:
     """Return the BoTorch model of a process, its hyperparameters set and its priors registered."""
-    import torch
     from gpytorch.kernels import MaternKernel, ScaleKernel
 
     values, dimensions = process.hyperparameters, process.inputs.shape[1]
@@ -166,7 +160,6 @@ def _model(process: GaussianProcess) -> Any:
 
 def _acquisition(process: GaussianProcess, best: float) -> Any:
     """Return BoTorch's log EI of the standardised process."""
-    import torch
     from botorch.acquisition.analytic import LogExpectedImprovement
 
     model = _model(process).requires_grad_(False)

@@ -7,29 +7,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from bocl.search.problem import FloatArray
 
 
-def log_normal(mode: Any) -> Any:
+def log_normal(mode: float | FloatArray) -> Any:
     """Return a log-normal prior with its highest density at ``mode``, a number or an array."""
-    import torch
     from gpytorch.priors import LogNormalPrior
 
-    mode = torch.as_tensor(mode, dtype=torch.float64)
-    return LogNormalPrior(mode.log() + 1.0, torch.ones_like(mode))  # its mode is exp(loc - scale²)
+    modes = torch.as_tensor(mode, dtype=torch.float64)
+    return LogNormalPrior(modes.log() + 1.0, torch.ones_like(modes))  # its mode is exp(loc - scale²)
 
 
 def positive() -> Any:
     """Return a constraint under which a parameter is stored as its logarithm."""
-    import torch
     from gpytorch.constraints import Positive
 
     return Positive(transform=torch.exp, inv_transform=torch.log)
 
 
-def make_model(inputs: Any, targets: FloatArray, kernel: Any, *, noise: float, noise_mode: float) -> Any:
+def make_model(
+    inputs: Tensor | FloatArray, targets: FloatArray, kernel: Any, *, noise: float, noise_mode: float
+) -> Any:
     """Return the BoTorch model of targets (n,) at inputs (n, d): a process of mean zero, measured with noise."""
-    import torch
     from botorch.models import SingleTaskGP
     from gpytorch.likelihoods import GaussianLikelihood
     from gpytorch.means import ZeroMean

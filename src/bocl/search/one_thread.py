@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Run on one torch thread: matrices of a few dozen rows gain nothing from more, and sums keep their order."""
-    import torch
-
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

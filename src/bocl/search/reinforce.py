@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bocl.records.record import Trial, Widths
+from bocl.search.controller import CONTROLLERS, Controller
 from bocl.search.lattice import nearest_of
 from bocl.search.ledger import LedgerSearch
 from bocl.search.problem import Problem
@@ -31,8 +32,6 @@ class ReinforceSearch(LedgerSearch):
 
     def __init__(self, problem: Problem, settings: SearchSettings) -> None:
         """Prepare a search of the problem."""
-        from bocl.search.controller import CONTROLLERS, Controller  # torch is imported when it is used
-
         super().__init__(problem, settings)
         how = CONTROLLERS[settings.controller]
         self.controller = Controller(problem.bounds, problem.allowed, how, seed=seed_for(problem.seed, "controller"))
