@@ -119,8 +119,8 @@ def _share(fraction: float, samples: Samples) -> int:
 def _scale(inputs: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if inputs.dtype != np.uint8:
         return (0.0,), (1.0,)
-    # A vector is one channel: a flattened image has pixels that hardly change. Divided by their own deviation, they would
-    # become the largest.
+    # A vector is one channel: a flattened image has pixels that hardly change, and divided by their own deviation they
+    # would become the largest.
     return channel_statistics(inputs if inputs.ndim == 4 else inputs[:, None, None, :])
 
 
