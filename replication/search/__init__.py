@@ -1,1 +1,1 @@
-"""How well searchers search: each replayed on tables of real trials, and on simulated tasks."""
+"""How well searchers search: each is replayed on tables of real trials and on simulated tasks."""

@@ -1,8 +1,8 @@
-"""Searchers compared by replay, what they are replayed on, and figures of it.
+"""Compares searchers by replay, makes the tables for it, and draws the results.
 
 python -m replication.search replay [TABLE]                   standings of every searcher
 python -m replication.search table PRESET -o TABLE            a table of real trials
-python -m replication.search figure RECORD... -o FOLDER       regret against trials, of what `replay --json` printed
+python -m replication.search figure RECORD... -o FOLDER       regret against trials, from the output of `replay --json`
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from replication.search.regret_figure import read_standings, regret_plots
 from replication.search.standings import Standing, compare, contestants, streams_of, suggestion_milliseconds
 from replication.search.trial_table import TrialTable, read_table, write_table
 
-AFTER = (5, 10, 30)  # trials: where regret is told
+AFTER = (5, 10, 30)  # trials after which regret is reported
 app = typer.Typer(name="python -m replication.search", add_completion=False, rich_markup_mode=None)
 
 
@@ -41,7 +41,8 @@ def replay_command(
     trials: Annotated[int, typer.Option(min=4, help="Trials of each replay.")] = 30,
     round_size: Annotated[int, typer.Option(min=1, help="Most children a searcher asks for at once.")] = 8,
     searchers: Annotated[
-        str | None, typer.Option(help="Which searchers, separated by commas; else all, Optuna's where it is installed.")
+        str | None,
+        typer.Option(help="Which searchers, separated by commas; default: all, Optuna's if it is installed."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the standings as JSON.")] = False,
 ) -> None:
@@ -50,25 +51,25 @@ def replay_command(
     chosen = contestants(None if searchers is None else searchers.split(","), round_size=round_size)
     standings: list[Standing] = []
 
-    def tell(line: str) -> None:
+    def show(line: str) -> None:
         if not as_json:
             typer.echo(line)
 
     for alpha in _alphas(alphas):
-        tell(_heading(alpha, trials))
+        show(_heading(alpha, trials))
         standings += compare(
             streams_of(read, alpha),
             chosen,
             alpha=alpha,
             replays=replays,
             trials=trials,
-            tell=lambda standing: tell(_row(standing)),
+            tell=lambda standing: show(_row(standing)),
         )
         limit = 100 * standings[-1].limit
-        tell(f"to know every validation accuracy would leave {limit:.2f} points of regret\n")
+        show(f"knowing every validation accuracy would still leave {limit:.2f} points of regret\n")
     milliseconds = suggestion_milliseconds()
     if not as_json:
-        typer.echo(f"one suggested point of a round of 8 takes our search {milliseconds:.0f} ms at 200 trials")
+        typer.echo(f"our search takes {milliseconds:.0f} ms for one point of a round of 8, at 200 trials")
         return
     about = {
         "command": f"{app.info.name} {' '.join(sys.argv[1:])}",
@@ -85,21 +86,21 @@ def table_command(
     preset: Annotated[str, typer.Argument(help="A preset or config file: its stream, network, recipe and bounds.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The JSON file to write.")],
     tasks: Annotated[int, typer.Option(min=1, help="Tasks after the first.")] = 5,
-    widths: Annotated[int, typer.Option(min=8, help="Widths of each task.")] = 300,
-    seeds: Annotated[int, typer.Option(min=2, help="Trainings of each widths.")] = 4,
+    widths: Annotated[int, typer.Option(min=8, help="Choices of widths per task.")] = 300,
+    seeds: Annotated[int, typer.Option(min=2, help="Trainings per choice of widths.")] = 4,
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="a.b=c", help="Change one setting.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Train hundreds of widths for several tasks and write what each came to: what searchers are replayed on.
+    """Train hundreds of widths for several tasks and write their accuracies, for searchers to be replayed on.
 
-    A table that is there already goes on after its last task.
+    A table that exists already is continued after its last task.
     """
     check_place(out, b'{"format": ', "table of trials")
     if not out.parent.is_dir():
         raise FolderError(f"{out} cannot be written: there is no folder {out.parent}; give another file with -o")
 
-    def keep(table: TrialTable) -> None:
+    def save(table: TrialTable) -> None:
         write_table(table, out)
         task = table.tasks[-1]
         typer.echo(f"{task.name}: {len(task.widths)} widths, {seeds} trainings each, written to {out}")
@@ -114,7 +115,7 @@ def table_command(
         seeds=seeds,
         device=device,
         data=data,
-        tell=keep,
+        tell=save,
     )
     if begun is not None and table.tasks == begun.tasks:
         typer.echo(f"{out} has these tasks already: {', '.join(task.name for task in table.tasks)}")
@@ -134,7 +135,7 @@ def figure_command(
 
 
 def _heading(alpha: float, trials: int) -> str:
-    """Return what stands above the rows of one α."""
+    """Return the heading of the rows of one α."""
     after = "".join(f"{f'after {at}':>15}" for at in AFTER if at <= trials)
     return (
         f"α {alpha:g}: trials and rounds until as good as the best (median); regret in points (mean ± sd)\n"

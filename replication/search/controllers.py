@@ -1,7 +1,7 @@
-"""RCL's controller, as released and tuned, beside random search on simulated rewards.
+"""RCL's controller, as released and tuned, compared with random search on simulated rewards.
 
 r(z) = A + Σ_i a_i (1 - exp(-z_i / s_i)) - Σ_i p_i z_i,  observed with noise: accuracy that saturates in every group,
-at a price per unit; a, s and p are drawn anew for every seed. 50 trials in {0 … 29}⁴.
+at a price per unit; a, s and p are drawn for every seed. 50 trials in {0 … 29}⁴.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from bocl.search.settings import SearchSettings
 
 BOUNDS = (29,) * 4
 TRIALS = 50
-LATE = 15  # trials at the end, which show what was learnt
+LATE = 15  # last trials, which show what was learnt
 NOISE = 0.01
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one search came to, in true rewards.
+    """How one search went, in true rewards.
 
     late     mean of the last trials
-    best     of the widths it would commit
-    entropy  of the policy at the end, as a share of uniform; 1 without a policy
+    best     reward of the widths that it would commit
+    entropy  of the policy at the end, as a share of that of uniform draws; 1 without a policy
     """
 
     late: float

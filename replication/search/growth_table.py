@@ -1,9 +1,9 @@
-"""Making a table of real trials: hundreds of widths for several tasks of a preset's stream, each with several seeds.
+"""Makes a table of real trials: hundreds of widths for several tasks of a preset's stream, each with several seeds.
 
-The training part of every task is cut in two: children are trained on one, choices are judged on the other. The
-validation part stays what a searcher sees. Widths are spread half over z, half over log1p(z), so that neither way of
-looking at them is favoured. After each task the widths that are best by the mean of what was seen are trained once more
-and kept, so that a table begun earlier can be continued.
+The training part of every task is cut in two: children are trained on one part, choices are judged on the other. A
+searcher still sees the validation part. Half of the widths are spread evenly over z and half over log1p(z), so that
+neither scale is favoured. After each task the widths with the best mean accuracy are trained once more and kept, so
+that an unfinished table can be continued.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from bocl.training.device import resolve_device
 from bocl.training.evaluation import accuracy
 from replication.search.trial_table import TaskTable, TrialTable
 
-JUDGED_SHARE = 0.2  # of the training part; as many as the validation samples at least
-ROUND = 64  # children trained together; search.memory_gb may make them fewer
+JUDGED_SHARE = 0.2  # of the training part, but at least as many as there are validation samples
+ROUND = 64  # children trained together, fewer if search.memory_gb requires it
 
 
 def make_table(
@@ -54,7 +54,7 @@ def make_table(
     """Train ``widths`` widths with ``seeds`` seeds for each of ``tasks`` tasks after the first.
 
     begun  a table with the first of these tasks, which are not made again
-    tell   hears the table so far after each task that is made
+    tell   called with the table so far after each task
     """
     config = load_config(preset, [f"stream.tasks={tasks + 1}", *overrides])
     if config.reward.weighting == "added":
@@ -98,25 +98,25 @@ def make_table(
 
 
 def _begun_or_empty(begun: TrialTable | None, about: dict[str, Any], made_with: dict[str, Any]) -> TrialTable:
-    """Return an empty table, or the one that was begun if it is about the same."""
+    """Return an empty table, or the one that was begun if it has the same settings."""
     if begun is None:
         return TrialTable((), {**about, **made_with})
     if any(begun.about.get(name) != value for name, value in about.items()):
         raise ConfigError(
-            "the table that was begun is of another preset or data, of other settings, widths or seeds; ask for the "
-            "same, or give another file with -o"
+            "the table that was begun has another preset, other data, settings, widths or seeds; ask for the same, or "
+            "give another file with -o"
         )
     return replace(begun, about={**begun.about, "went_on": [*begun.about.get("went_on", []), made_with]})
 
 
 def _best(made: TaskTable, alpha: float) -> Widths:
-    """Return the widths of a table that are best by the mean of what was seen."""
+    """Return the widths of a table with the best mean of what a searcher sees, less the price."""
     paid = alpha * np.array(made.widths) @ np.array(made.price_shares)
     return made.widths[int(np.argmax(np.array(made.seen).mean(1) - paid))]
 
 
 def _cut(task: Task, seed: int) -> tuple[Task, Split]:
-    """Return the task with fewer training samples, and those taken out."""
+    """Return the task with fewer training samples, and the samples taken out."""
     size = max(len(task.validation), int(JUDGED_SHARE * len(task.train)))
     kept, drawn = stratified_rows(task.train.labels.numpy(), size, seed)
 

@@ -1,4 +1,4 @@
-"""Optuna's samplers as searchers, for comparison. Optuna is no dependency of bocl: ``pip install optuna``."""
+"""Optuna's samplers as searchers, for comparison. bocl does not depend on Optuna: ``pip install optuna``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sampler = Literal["tpe", "gp"]
 
 
 def optuna() -> Any:
-    """Return the module, silent, or say how to get it."""
+    """Return the module without its log messages, or say how to install it."""
     try:
         import optuna
     except ImportError as error:
@@ -27,7 +27,7 @@ def optuna() -> Any:
 
 
 class OptunaSearch:
-    """A sampler on the reward, z = 0 told first; what it asks for a second time becomes the nearest untried widths."""
+    """A sampler on the reward, which knows z = 0. If it asks for widths again, it gets the nearest untried ones."""
 
     def __init__(self, problem: Problem, settings: SearchSettings, sampler: Sampler) -> None:
         """Prepare a study of the problem."""
@@ -55,7 +55,7 @@ class OptunaSearch:
         for trial in trials:
             asked = self._pending.pop(trial.widths, None)
             if asked is not None:
-                self._study.tell(asked, state=failed)  # what was trained is told as a trial of its own
+                self._study.tell(asked, state=failed)  # the trained child is added as a trial of its own
             if not trial.failed:
                 self._add(trial)
 
@@ -81,5 +81,5 @@ class OptunaSearch:
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Leave out the library's remarks about what is experimental."""
+    """Hide the library's warnings about experimental features."""
     return warnings.catch_warnings(action="ignore")

@@ -1,4 +1,4 @@
-"""Regret against trials, drawn: a figure for each α of a record of replays."""
+"""Draws regret against trials: a figure for each α of a record of replays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bocl.errors import DataError
 from bocl.report.charts import Axis, Plot, Point, Series
 from bocl.report.style import Style
 
-#: Ours and the paper's are dashed where they know nothing of earlier tasks.
+#: Ours and the paper's are dashed if they do not use earlier tasks.
 STYLES = {
     "ours": Style("#d55e00"),
     "no transfer": Style("#d55e00", "circle", (6, 3), hollow=True),
@@ -29,14 +29,14 @@ def read_standings(record: Path) -> list[dict[str, Any]]:
     try:
         standings: list[dict[str, Any]] = json.loads(record.read_text(encoding="utf-8"))["standings"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{record} is no record of replays: {error}; `replay --json` prints one") from error
+        raise DataError(f"{record} is not a record of replays: {error}; `replay --json` prints one") from error
     return standings
 
 
 def regret_plots(name: str, standings: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """Return a plot for each α: mean regret after every trial, in points, its standard deviation shaded.
+    """Return a plot for each α: mean regret after every trial, in points, with its standard deviation shaded.
 
-    Trial 0, no units at all, is no search's choice and lies far above the others.
+    Trial 0 (no units at all) is left out: no search chose it, and it lies far above the others.
     """
     return [
         Plot(

@@ -1,8 +1,8 @@
-"""Searchers compared by replay: no child is trained, its accuracy is drawn from a table of trials or a simulation.
+"""Replays searches: no child is trained; its accuracy is drawn from a table of trials or a simulation.
 
-A searcher goes through a stream of tasks, stopping as it would in a run; what it tried is the history of the next. The
-last task it searches twice. Once as in a run: the very child it keeps is judged, on other samples. Once for a given
-number of trials: after each it is asked for its best child, judged by what such widths are really worth.
+A searcher goes through a stream of tasks and stops as it would in a run. Its trials are the history of the next task.
+It searches the last task twice. First as in a run: the child that it keeps is judged on other samples. Then for a given
+number of trials: after each it is asked for its best child, whose widths are judged by their true reward.
 
     regret = best true reward - true reward of the choice
 """
@@ -29,12 +29,12 @@ MakeSearcher = Callable[[Problem, SearchSettings], Searcher]
 class ReplayTask:
     """A task whose children need no training.
 
-    candidates   the only widths there is a measurement of; None: all of the box
+    candidates   the only widths with measurements; None: the whole box
     measure      z (n, groups) → children, one draw each: (n,) accuracies as a search sees them, (n,) on other samples
-    truth        z (n, groups) → (n,) accuracies that widths are judged by
+    truth        z (n, groups) → (n,) true accuracies, by which widths are judged
     best_reward  highest true reward of all widths
-    limit        regret of what all measurements together would choose: no search can be expected to do better
-    tolerance    regret that counts as having found it
+    limit        regret of the choice by all measurements together: no search can be expected to do better
+    tolerance    regret up to which widths count as the best
     """
 
     name: str
@@ -51,7 +51,7 @@ class ReplayTask:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a search as in a run went: what it took, and the regret of the child it kept."""
+    """How a search as in a run ended: trials, rounds, and the regret of the child that it kept."""
 
     trials: int
     rounds: int
@@ -62,8 +62,8 @@ class Ended:
 class Replay:
     """How the searches of the last task went.
 
-    regrets  of the search for a number of trials, after each, in accuracy; entry 0 is that of z = 0 alone
-    rounds   in which each trial was made, from 1; entry 0 is 0
+    regrets  in accuracy after each trial of the search for a number of trials; entry 0 is the regret of z = 0
+    rounds   the number of the round of each trial, from 1; entry 0 is 0
     ended    the search as in a run
     """
 
@@ -90,7 +90,7 @@ class Replay:
 def replay(
     stream: Sequence[ReplayTask], make_searcher: MakeSearcher, settings: SearchSettings, *, trials: int, seed: int
 ) -> Replay:
-    """Search the tasks of a stream in turn; tell how the searches of the last one went, the second of ``trials``."""
+    """Search the tasks of a stream in turn and return how the two searches of the last one went."""
     history: list[Experience] = []
     for number, task in enumerate(stream):
         course = _Course(task, history, make_searcher, settings, seed_for(seed, "task", number))
@@ -102,7 +102,7 @@ def replay(
 
 
 class _Course:
-    """One search from its beginning to its end; watched, it is asked for its best child after every trial."""
+    """One whole search; with ``watch`` it is asked for its best child after every trial."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Course:
         self.best = searcher.best()
 
     def kept_reward(self) -> float:
-        """Return what the child that is kept is worth on other samples."""
+        """Return the reward of the kept child on other samples."""
         (price,) = self._task.penalty(np.array([self.best], dtype=np.int64))
         return self._on_other_samples[self.best] - float(price)
 
@@ -158,7 +158,7 @@ class _Course:
 def trials_of(
     task: ReplayTask, widths: Sequence[Widths], generator: np.random.Generator
 ) -> tuple[list[Trial], FloatArray]:
-    """Return what training these widths would have come to, a draw each, and (n,) their accuracies on other samples."""
+    """Return a trial drawn for each of the widths, and (n,) their accuracies on other samples."""
     z = np.array(widths, dtype=np.int64)
     (seen, others), costs, prices = task.measure(z, generator), task.parameters(z), task.penalty(z)
     rows = zip(widths, seen.tolist(), costs.tolist(), prices.tolist(), strict=True)

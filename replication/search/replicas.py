@@ -1,8 +1,7 @@
-"""Are the places of a round better spent on twice as many widths, or on training each of half as many twice?
+"""Should a round of 8 children train 8 widths once, or 4 widths twice?
 
-Our search replayed on the tables of real trials, as in a run: in rounds of 8 widths trained once, and of 4 widths
-trained twice, where it is told the mean of both accuracies and the better child is kept. Each task of a table is the
-last one in turn.
+Our search is replayed on the tables of real trials, as in a run, in both ways. For widths trained twice it is told the
+mean of both accuracies, and the better child is kept. Each task of a table is the last one in turn.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ REPLAYS = 60
 
 
 def trained_twice(task: ReplayTask) -> ReplayTask:
-    """Return the task as a search meets it whose children are all trained twice."""
+    """Return the task as a search sees it if every child is trained twice."""
 
     def measure(z: IntArray, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         draws = [task.measure(z, generator) for _ in range(2)]
@@ -39,7 +38,7 @@ def trained_twice(task: ReplayTask) -> ReplayTask:
 
 
 def ended(stream: list[ReplayTask], places: int, seed: int) -> Ended:
-    """Return how the search of the last task of the stream ended, the tasks begun with another one for every seed."""
+    """Return how the search of the last task ended; the seed decides which task of the stream comes first."""
     first = seed % len(stream)
     settings = SearchSettings(round_size=places)
     turned = stream[first:] + stream[:first]
@@ -47,7 +46,7 @@ def ended(stream: list[ReplayTask], places: int, seed: int) -> Ended:
 
 
 def main() -> None:
-    """Print a record of what each way of filling a round came to."""
+    """Print a record of how both ways did."""
     rows = []
     for name, alphas in ALPHAS.items():
         for alpha in alphas:

@@ -1,10 +1,10 @@
-"""Simulated streams of growth: what a search can be tried on where no table of real trials is at hand.
+"""Simulated streams of tasks, to try a search on without a table of real trials.
 
 A_t(z) = level_t + Σ_i worth_ti (1 - exp(-z_i / scale_ti)),  measured with noise
 
-Accuracy saturates in every group. Tasks of a stream are alike: worth and scale of a task are those of the stream, each
-times exp(0.25 ξ). A task that is turned round has the curves of the groups in the opposite order, so that what others
-teach about the groups is wrong.
+Accuracy saturates in every group. Tasks of a stream are alike: their worth and scale are those of the stream, each
+times exp(0.25 ξ). A reversed task has the curves of the groups in the opposite order, so that what other tasks say
+about the groups is wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNLIKENESS = 0.25
 def simulated_stream(
     seed: int, *, tasks: int = 4, alpha: float = 5e-3, turned: Collection[int] = ()
 ) -> list[ReplayTask]:
-    """Return tasks drawn by a seed, those numbered in ``turned`` turned round."""
+    """Return tasks drawn by a seed; those with a number in ``turned`` are reversed."""
     generator = np.random.default_rng(seed_for(seed, "simulated"))
     groups = len(BOUNDS)
     worth, scales = generator.uniform(0.005, 0.06, groups), generator.uniform(1, 10, groups)
@@ -50,7 +50,7 @@ def _task(
     def measure(z: IntArray, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         return accuracy(z) + NOISE * generator.normal(size=len(z)), accuracy(z)
 
-    # Groups add up, so each one's best width is found alone.
+    # Groups add up, so the best width of each can be found separately.
     widths = np.arange(max(BOUNDS) + 1)[:, None]
     best = (worth * (1 - np.exp(-widths / scales)) - prices * widths)[: min(BOUNDS) + 1].max(0).sum()
     return ReplayTask(

@@ -1,4 +1,4 @@
-"""Searchers side by side, by replay: how many trials and rounds each needs to find widths as good as the best."""
+"""Compares searchers by replay: how many trials and rounds each needs to find widths as good as the best."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Streams = Callable[[int], list[ReplayTask]]  # the number of a replay → its ta
 
 @dataclass(frozen=True)
 class Contestant:
-    """A searcher under comparison; ``learns`` from earlier tasks, or it is given the last task alone."""
+    """A searcher to compare; if it ``learns`` it is given earlier tasks too, otherwise only the last one."""
 
     name: str
     settings: SearchSettings
@@ -50,9 +50,9 @@ class MeanEnd:
 class Standing:
     """How a searcher did over all replays.
 
-    trials, rounds  median number until its best child is as good as the best there is; ∞: never, in most
+    trials, rounds  median number until its best child is as good as the best; ∞: never, in most replays
     regret, spread  mean and standard deviation over replays, in accuracy, after each trial; entry 0 is z = 0
-    limit           mean regret of what all measurements of the tasks together would choose
+    limit           mean regret of the choice by all measurements together
     ended           the search as in a run
     """
 
@@ -68,9 +68,9 @@ class Standing:
 
 
 def streams_of(table: TrialTable | None, alpha: float) -> Streams:
-    """Return what replays are made on: the tasks of a table in turn, each with those before it; else simulated ones.
+    """Return the streams to replay: the tasks of a table in turn, each after those before it, or simulated ones.
 
-    Measured are the tasks that have EARLIER others before them; of a shorter table, the last.
+    The tasks measured have EARLIER others before them; in a shorter table, it is the last one.
     """
     if table is None:
         return lambda number: simulated_stream(number, tasks=EARLIER + 1, alpha=alpha)
@@ -85,7 +85,7 @@ def streams_of(table: TrialTable | None, alpha: float) -> Streams:
 
 
 def contestants(names: Sequence[str] | None = None, *, round_size: int = 8) -> list[Contestant]:
-    """Return searchers by name; all of them by default: Optuna's only where it is installed."""
+    """Return searchers by name; by default all of them, Optuna's only if it is installed."""
 
     def settings(**values: object) -> SearchSettings:
         return SearchSettings(round_size=round_size, **values)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def contestants(names: Sequence[str] | None = None, *, round_size: int = 8) -> l
 
 
 def suggestion_milliseconds(data: int = 200, count: int = 8) -> float:
-    """Return what our search takes for one suggested point of a round, with so many trials told."""
+    """Return the time our search takes per point of a round, after ``data`` trials."""
     task = simulated_stream(0, tasks=1)[0]
     generator = np.random.default_rng(0)
     z = np.unique(generator.integers(0, np.array(task.bounds), size=(data, len(task.bounds)), endpoint=True), axis=0)
@@ -137,7 +137,7 @@ def compare(
     trials: int,
     tell: Callable[[Standing], None],
 ) -> list[Standing]:
-    """Replay every searcher ``replays`` times; ``tell`` hears each standing as it is known."""
+    """Replay every searcher ``replays`` times; ``tell`` is called with each standing as soon as it is known."""
     standings = []
     for searcher in searchers:
         done = []

@@ -3,13 +3,12 @@
 {"format": 1, "about": {…}, "tasks": [{"name", "bounds", "price_shares", "widths": [z …], "parameters": [… per z],
  "seen": [[per seed] … per z], "judged": [[per seed] … per z]}]}
 
-``seen`` is accuracy on the validation samples, which a searcher is told, one seed drawn at random; ``judged`` that on
-samples cut from the training part. No test sample is in it. A searcher may only ask for the widths of the table
-(``Problem.candidates``): nothing is interpolated.
+``seen`` is the accuracy on the validation samples: a searcher is told that of one seed, drawn at random. ``judged`` is
+the accuracy on samples cut from the training part. No test samples are used. A searcher may only ask for the widths of
+the table (``Problem.candidates``): nothing is interpolated.
 
-A choice is judged by the mean of ``judged`` over seeds, freed of the noise that is left in it by a process on the means
-of all widths of the task. Without that the highest of hundreds of means would be the luckiest one, and no search could
-be expected to find it.
+A choice is judged by the mean of ``judged`` over seeds, smoothed by a process on the means of all widths of the task.
+Without smoothing, the highest of hundreds of means would be the luckiest one, which no search can be expected to find.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ LEAST_TOLERANCE = 0.003  # regret below which widths are as good as the best
 
 @dataclass(frozen=True)
 class TaskTable:
-    """The trials of one task; price_shares are α_i / α, what a unit in each group costs."""
+    """The trials of one task; price_shares are α_i / α, the price of a unit in each group."""
 
     name: str
     bounds: Widths
@@ -87,7 +86,7 @@ def read_table(path: Path) -> TrialTable:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(
-            f"{path} is no table of trials: {error}; `python -m replication.search table` makes one"
+            f"{path} is not a table of trials: {error}; `python -m replication.search table` makes one"
         ) from error
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
@@ -101,12 +100,12 @@ def read_table(path: Path) -> TrialTable:
 
 
 def replay_tasks(table: TrialTable, alpha: float) -> list[ReplayTask]:
-    """Return the tasks of a table as a search with this α meets them."""
+    """Return the tasks of a table as a search with this α sees them."""
     return [_replay_task(task, alpha) for task in table.tasks]
 
 
 def denoise(task: TaskTable, accuracies: Sequence[Sequence[float]]) -> FloatArray:
-    """Return (n,): what every widths of a task is worth, from accuracies (n, seeds) of all of them."""
+    """Return (n,): smoothed accuracies of all widths of a task, from measured ones (n, seeds)."""
     inputs = scale(task.widths, task.bounds)
     means = np.array(accuracies).mean(1)
     model = accuracy_model.fit(Accuracies(inputs, np.zeros(len(inputs), dtype=np.int64), means))
@@ -114,7 +113,7 @@ def denoise(task: TaskTable, accuracies: Sequence[Sequence[float]]) -> FloatArra
 
 
 def _replay_task(task: TaskTable, alpha: float) -> ReplayTask:
-    """Return one task; found is what lies within 0.3 points, or a mean's standard error, of the best true reward."""
+    """Return one task; widths within 0.3 points, or a standard error, of the best true reward count as the best."""
     row = {widths: place for place, widths in enumerate(task.widths)}
     prices = alpha * np.array(task.price_shares)
     seen, judged = np.array(task.seen), np.array(task.judged)  # (n, seeds)

@@ -1,9 +1,8 @@
-"""Does a search lose by what earlier tasks taught it, where tasks are unlike?
+"""Do earlier tasks harm a search if tasks differ?
 
-Our search with earlier tasks and without, on simulated streams of four tasks. In some of them the groups have each
-other's curves, in reverse order: in the second and the fourth, or in the fourth alone, which is the one measured. Of
-the same task, the regret with earlier tasks less the one without, after a number of trials, and of the child that is
-kept as in a run.
+Our search with and without earlier tasks, on simulated streams of four tasks. The fourth is measured. The second and
+the fourth task are reversed, or only the fourth: their groups have each other's curves, in reverse order. The outcome
+is the regret with earlier tasks less that without, after a number of trials, and for the child kept as in a run.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from replication.search.replay import Replay, replay
 from replication.search.simulated import simulated_stream
 
 ALPHAS = (5e-3, 1e-2)
-STREAMS = {"2nd and 4th": (1, 3), "4th": (3,)}  # the tasks that are turned round
+STREAMS = {"2nd and 4th": (1, 3), "4th": (3,)}  # the tasks that are reversed
 AFTER = (4, 8, 16, 20, 30)  # trials
 REPLAYS = 40
 
 
 def both(task: tuple[str, float, int]) -> tuple[Replay, Replay]:
-    """Return a replay with earlier tasks, and one of its last task without."""
+    """Return a replay with earlier tasks, and one of the last task without them."""
     turned, alpha, number = task
     stream = simulated_stream(number, alpha=alpha, turned=STREAMS[turned])
     seed, settings = seed_for(number, "replay"), SearchSettings()

@@ -53,14 +53,14 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("{", "is no table"), ("[]", "format None"), ('{"format": 2}', "format 2"), ('{"format": 1}', "tasks")],
+    [("{", "is not a table"), ("[]", "format None"), ('{"format": 2}', "format 2"), ('{"format": 1}', "tasks")],
 )
 def test_what_is_no_table_is_refused(tmp_path: Path, text: str, named: str) -> None:
     path = tmp_path / "table.json"
     path.write_text(text)
     with pytest.raises(InputError, match=named):
         read_table(path)
-    with pytest.raises(DataError, match="is no table"):
+    with pytest.raises(DataError, match="is not a table"):
         read_table(tmp_path / "nowhere.json")
 
 
@@ -229,7 +229,7 @@ def test_a_table_that_was_begun_goes_on_as_if_made_at_once() -> None:
     assert made(tasks=1, begun=whole).tasks == whole.tasks
     assert len(told) == 1
     for other in ({"seeds": 3}, {"widths": 10}, {"begun": replace(begun, about={})}):
-        with pytest.raises(ConfigError, match="is of another preset or data, of other settings, widths or seeds"):
+        with pytest.raises(ConfigError, match="has another preset, other data, settings, widths or seeds"):
             made(**{"tasks": 2, "begun": begun, **other})
 
 
@@ -303,5 +303,5 @@ def test_a_table_that_makes_no_sense_is_refused(tmp_path: Path, change: dict[str
     with pytest.raises(InputError, match=named):
         read_table(path)
     path.write_text("[" * 100_000)
-    with pytest.raises(DataError, match="is no table"):
+    with pytest.raises(DataError, match="is not a table"):
         read_table(path)

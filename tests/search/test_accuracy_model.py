@@ -61,9 +61,8 @@ def test_earlier_tasks_tell_the_shape_where_tasks_are_alike() -> None:
 def test_tasks_that_differ_inform_each_other_less() -> None:
     alike = fit(data_of({0: (0.1, 0.02), 1: (0.1, 0.02), 2: (0.1, 0.02)})).hyperparameters
     unlike = fit(data_of({0: (0.1, 0.0), 1: (0.0, 0.1), 2: (-0.1, 0.1)})).hyperparameters
-    assert alike.own is not None
-    assert unlike.own is not None
-    assert unlike.own / unlike.shared > 3 * alike.own / alike.shared
+    shared, own = 2, -1  # where AccuracyKernel has the two variances
+    assert unlike.kernel[own] / unlike.kernel[shared] > 3 * alike.kernel[own] / alike.kernel[shared]
 
 
 def test_believing_a_point_keeps_the_mean_and_shrinks_the_doubt() -> None:
@@ -106,10 +105,10 @@ def test_the_kernel_is_what_gpytorchs_own_add_up_to(earlier_tasks: bool) -> None
     same = points[:, 3:] == others[:, 3]
     own = 0.6 * matern(values[5:8]) if earlier_tasks else 0.0
     expected = 1.5 * matern(values[:3]) + same * (own + 0.4)
-    kernel = AccuracyKernel(values, values, 3)
+    kernel = AccuracyKernel(np.array(values), np.array(values), 3)
     with torch.no_grad():
         torch.testing.assert_close(kernel(points, others).to_dense(), expected, rtol=1e-6, atol=1e-9)
-        torch.testing.assert_close(kernel(points, diag=True), kernel(points).to_dense().diagonal())
+        torch.testing.assert_close(kernel.variance.expand(7), kernel(points).to_dense().diagonal())
 
 
 def test_a_fit_that_breaks_down_leaves_the_last_hyperparameters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +116,10 @@ def test_a_fit_that_breaks_down_leaves_the_last_hyperparameters(monkeypatch: pyt
     last = fit(data).hyperparameters
     monkeypatch.setattr(accuracy_model, "maximise_likelihood", lambda *_: False)
     assert fit(data, last).hyperparameters is last
-    assert fit(data).hyperparameters.numbers() == prior_modes(2, earlier_tasks=False).numbers()
+    assert fit(data).hyperparameters.kernel.tolist() == prior_modes(2, earlier_tasks=False).kernel.tolist()
     with_earlier = fit(data_of({0: (0.1, 0.02), 1: (0.1, 0.02)}), last).hyperparameters
-    assert with_earlier.numbers() == prior_modes(2, earlier_tasks=True).numbers()  # the last ones are of another model
+    # the last ones are of another model
+    assert with_earlier.kernel.tolist() == prior_modes(2, earlier_tasks=True).kernel.tolist()
 
 
 def test_iterations_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,11 @@ from hypothesis import strategies as st
 
 from bocl.search.lattice import lattice_size, lies_in, listed, nearest_untried, random_untried, room
 
+
+def everything(z: np.ndarray) -> np.ndarray:
+    return np.ones(len(z), dtype=bool)
+
+
 BOUNDS = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
 
 
@@ -46,7 +51,7 @@ def test_inside(widths: tuple[int, ...], inside: bool) -> None:
 def test_random_points_cover_the_box_without_repeats(bounds: tuple[int, ...], seed: int) -> None:
     taken: set[tuple[int, ...]] = set()
     for index in range(lattice_size(bounds)):
-        point = random_untried(bounds, taken, seed + index)
+        point = random_untried(bounds, taken, seed + index, everything)
         assert point not in taken
         taken.add(point)
     assert taken == box(bounds)
@@ -56,7 +61,7 @@ def test_random_points_cover_the_box_without_repeats(bounds: tuple[int, ...], se
 def test_random_points_are_uniform(taken: set[tuple[int, ...]]) -> None:
     """Over 900 seeds each free point comes up 900 / free times, within five standard deviations."""
     free = box((2, 2)) - taken
-    counts = Counter(random_untried((2, 2), taken, seed) for seed in range(900))
+    counts = Counter(random_untried((2, 2), taken, seed, everything) for seed in range(900))
     assert set(counts) == free
     share = 1 / len(free)
     for point in free:
@@ -68,10 +73,10 @@ def test_a_huge_box_is_not_listed(groups: int) -> None:
     bounds = (29,) * groups
     taken: set[tuple[int, ...]] = set()
     for index in range(200):
-        taken.add(random_untried(bounds, taken, index))
+        taken.add(random_untried(bounds, taken, index, everything))
     assert len(taken) == 200
     assert all(lies_in(point, bounds) for point in taken)
-    assert len(nearest_untried((0,) * groups, bounds, {(0,) * groups})) == groups
+    assert len(nearest_untried((0,) * groups, bounds, {(0,) * groups}, everything)) == groups
 
 
 def budgets(draw, bounds: tuple[int, ...]):
@@ -137,7 +142,7 @@ def test_a_corner_of_a_huge_box_is_found(groups: int) -> None:
 def test_nearest_untried_grows_only_as_far_as_needed() -> None:
     bounds = (3, 3)
     taken = {(1, 1), (0, 1), (1, 0), (1, 2), (2, 1)}
-    assert set(nearest_untried((1, 1), bounds, taken - {(1, 2)})) == {(1, 2)}
-    assert set(nearest_untried((1, 1), bounds, taken)) == {(0, 0), (0, 2), (2, 0), (2, 2), (1, 3), (3, 1)}
-    assert nearest_untried((1, 1), bounds, box(bounds)) == []
-    assert nearest_untried((1, 1), bounds, box(bounds) - {(3, 3)}) == [(3, 3)]
+    assert set(nearest_untried((1, 1), bounds, taken - {(1, 2)}, everything)) == {(1, 2)}
+    assert set(nearest_untried((1, 1), bounds, taken, everything)) == {(0, 0), (0, 2), (2, 0), (2, 2), (1, 3), (3, 1)}
+    assert nearest_untried((1, 1), bounds, box(bounds), everything) == []
+    assert nearest_untried((1, 1), bounds, box(bounds) - {(3, 3)}, everything) == [(3, 3)]

@@ -247,6 +247,7 @@ def test_it_does_no_worse_than_random(groups: int) -> None:
     assert ours >= statistics.median(best("random", seed) for seed in range(15))
 
 
-def test_importing_the_package_imports_no_torch() -> None:
-    code = "import sys, bocl.search; sys.exit('torch' in sys.modules)"
+@pytest.mark.parametrize(("modules", "heavy"), [("problem, bocl.search.settings", "torch"), ("searchers", "botorch")])
+def test_what_takes_seconds_is_imported_when_it_is_used(modules: str, heavy: str) -> None:
+    code = f"import sys, bocl.search.{modules}; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -20,6 +20,12 @@ from bocl.search.settings import SearchSettings
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "replication" / "search" / "controllers.py"))
 BOUNDS = (3, 0, 2)
+
+
+def everything(z: np.ndarray) -> np.ndarray:
+    return np.ones(len(z), dtype=bool)
+
+
 POINTS = list(itertools.product(*(range(bound + 1) for bound in BOUNDS)))
 REWARDS = [0.7 * z[0] - 0.2 * z[0] ** 2 + 0.3 * z[0] * z[2] - 0.1 * z[2] + 1.0 for z in POINTS]
 
@@ -44,13 +50,13 @@ def spread_out(controller: Controller) -> None:
 
 
 def test_probabilities_of_all_points_add_up_to_one_and_bounds_are_kept() -> None:
-    controller = Controller(BOUNDS, CONTROLLERS["tuned"], seed=3)
+    controller = Controller(BOUNDS, everything, CONTROLLERS["tuned"], seed=3)
     spread_out(controller)
     assert float(chances(controller).sum()) == pytest.approx(1, abs=1e-12)
 
 
 def test_draws_follow_the_policy() -> None:
-    controller = Controller(BOUNDS, CONTROLLERS["tuned"], seed=3)
+    controller = Controller(BOUNDS, everything, CONTROLLERS["tuned"], seed=3)
     spread_out(controller)
     drawn = [controller.draw() for _ in range(1000)]
     shares = np.array([drawn.count(point) / len(drawn) for point in POINTS])
@@ -63,7 +69,7 @@ def test_draws_follow_the_policy() -> None:
 def test_the_policy_gradient_is_the_gradient_of_the_expected_reward(baseline: str) -> None:
     """Every point in turn, weighted by its probability, against central differences of the expected reward."""
     rate = 5e-3 if baseline == "critic" else None
-    controller = Controller(BOUNDS, ControllerSettings(1e-3, rate, batch=1, entropy=0.0), seed=3)
+    controller = Controller(BOUNDS, everything, ControllerSettings(1e-3, rate, batch=1, entropy=0.0), seed=3)
     scale = 1.0
     if baseline == "moving mean":
         controller.learn([POINTS[0]] * 3, [0.2, 0.9, 1.6])
@@ -92,7 +98,9 @@ def test_the_policy_gradient_is_the_gradient_of_the_expected_reward(baseline: st
 
 
 def test_the_critic_learns_what_to_expect_and_leaves_the_policy_alone() -> None:
-    controller = Controller(BOUNDS, ControllerSettings(rate=0.0, critic_rate=0.05, batch=1, entropy=0.0), seed=3)
+    controller = Controller(
+        BOUNDS, everything, ControllerSettings(rate=0.0, critic_rate=0.05, batch=1, entropy=0.0), seed=3
+    )
     before = chances(controller)
     for _ in range(200):
         controller.learn([(1, 0, 1)], [0.8])
@@ -102,7 +110,9 @@ def test_the_critic_learns_what_to_expect_and_leaves_the_policy_alone() -> None:
 
 
 def test_the_entropy_bonus_flattens_the_policy() -> None:
-    controller = Controller(BOUNDS, ControllerSettings(rate=1e-2, critic_rate=None, batch=2, entropy=1.0), seed=3)
+    controller = Controller(
+        BOUNDS, everything, ControllerSettings(rate=1e-2, critic_rate=None, batch=2, entropy=1.0), seed=3
+    )
     spread_out(controller)
     before = controller.entropy(POINTS)
     for _ in range(50):

@@ -11,10 +11,9 @@ import pytest
 from bocl.errors import InputError
 from bocl.records.record import Experience, Trial
 from bocl.search.ledger import Ledger
-from bocl.search.paper import PaperSearch
+from bocl.search.paper import PaperSearch, earlier_points
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
-from bocl.search.warm_start import earlier_points
 
 SETTINGS = SearchSettings()
 ZERO = Trial((0, 0), 0.5, 0, 0.5)
@@ -87,7 +86,7 @@ def test_no_warm_points_means_none() -> None:
 
 
 def test_an_infinite_difficulty_is_refused() -> None:
-    with pytest.raises(InputError, match="difficulty is inf"):
+    with pytest.raises(InputError, match="the task has difficulty inf"):
         PaperSearch(problem([], difficulty=math.inf), SETTINGS)
     with pytest.raises(InputError, match=r"history\[1\] has difficulty -inf"):
         PaperSearch(problem([(0.1, (1, 1)), (-math.inf, (2, 2))]), SETTINGS)

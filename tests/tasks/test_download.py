@@ -174,7 +174,7 @@ def test_what_is_not_encrypted_is_not_asked(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(downloads, "SCHEMES", ("https://",))
     assert not fetch(server, tmp_path / "file.bin", ["good"], failures)
     assert server.asked == []
-    assert failures == [f"{server.address}/good/file.bin: not encrypted: https alone is used"]
+    assert failures == [f"{server.address}/good/file.bin: not encrypted: only https is used"]
 
 
 def test_a_redirect_cannot_leave_what_is_encrypted(serve, tmp_path, monkeypatch):
@@ -182,4 +182,4 @@ def test_a_redirect_cannot_leave_what_is_encrypted(serve, tmp_path, monkeypatch)
     monkeypatch.setattr(downloads, "SCHEMES", (f"{server.address}/away/",))  # stands for https
     assert not fetch(server, tmp_path / "file.bin", ["away"], failures)
     assert server.asked == ["/away/file.bin"]
-    assert failures[0].endswith("not encrypted: https alone is used")
+    assert failures[0].endswith("not encrypted: only https is used")

@@ -1,9 +1,8 @@
-"""The covariance of accuracies over widths and tasks. Imports GPyTorch: import it when it is used."""
+"""The covariance of accuracies over widths and tasks. It imports GPyTorch, so import it where it is used."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,37 +10,41 @@ from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from bocl.search.likelihood import log_normal
+from bocl.search.problem import FloatArray
 
 
 class AccuracyKernel(Kernel):  # type: ignore[misc]
     """k((z, t), (z', t')) = k_shared(z, z') + [t = t'] (k_own(z, z') + level), each k_ a Matérn 5/2 with ARD.
 
-    One kernel rather than a tree of GPyTorch's: most of a fit of a hundred trials would be their bookkeeping.
+    One kernel rather than a tree of GPyTorch's, whose bookkeeping would take most of the time of a fit.
 
     inputs (…, n, d + 1)  z scaled, and the number of the task
-    logs   (m,)           logarithms of d lengthscales of k_shared, its variance and the level's; with earlier tasks
-                          also of d lengthscales of k_own and its variance
+    values (m,)           d lengthscales of k_shared, its variance and that of the level; with earlier tasks also d
+                          lengthscales of k_own and its variance
+    modes  (m,)           the most likely values before any data
     """
 
-    def __init__(self, values: Sequence[float], modes: Sequence[float], dimensions: int) -> None:
+    def __init__(self, values: FloatArray, modes: FloatArray, dimensions: int) -> None:
         super().__init__()
         self.dimensions = dimensions
         self.logs = nn.Parameter(torch.tensor(values, dtype=torch.float64).log())
-        self.register_prior("prior", log_normal(torch.tensor(modes, dtype=torch.float64)), lambda kernel: kernel.values)
+        self.register_prior("prior", log_normal(modes), lambda kernel: kernel.values)
 
     @property
     def values(self) -> Tensor:
         """The hyperparameters themselves (m,)."""
         return self.logs.exp()
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
-        """Return (…, n, k), or its diagonal (…, n), for which both are the same inputs."""
+    @property
+    def variance(self) -> Tensor:
+        """The covariance of any point with itself, ()."""
+        d = self.dimensions
+        return self.values[d] + self.values[d + 1] + self.values[2 * d + 2 :].sum()
+
+    def forward(self, x1: Tensor, x2: Tensor, **_: Any) -> Tensor:
+        """Return the covariance (…, n, k)."""
         d = self.dimensions
         (*lengthscales, shared, level), own = self.values[: d + 2], self.values[d + 2 :]
-        if diag:
-            assert torch.equal(x1, x2)
-            variance: Tensor = shared + level + own[d:].sum()
-            return variance.expand(x1.shape[:-1])
         covariance = shared * _matern(x1[..., :d], x2[..., :d], torch.stack(lengthscales))
         own_covariance = level
         if len(own):
@@ -53,7 +56,7 @@ class AccuracyKernel(Kernel):  # type: ignore[misc]
 
 def _matern(x1: Tensor, x2: Tensor, lengthscales: Tensor) -> Tensor:
     """Return (1 + a + a²/3) exp(-a), (…, n, k), a = √5 ‖(x1 - x2) / lengthscales‖."""
-    # By differences: products of matrices would lose the digits of small distances.
+    # By differences, because matrix products would lose the digits of small distances.
     distances = torch.cdist(x1 / lengthscales, x2 / lengthscales, compute_mode="donot_use_mm_for_euclid_dist")
     a = math.sqrt(5) * distances
     return (1 + a + a.square() / 3) * (-a).exp()

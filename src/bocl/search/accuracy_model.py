@@ -3,25 +3,27 @@
     name         shape    meaning
     inputs       (n, d)   log1p(z_i) / log1p(bound_i), of the d groups that can grow
     tasks        (n,)     0 for this task, 1, 2, … for earlier ones
-    accuracies   (n,)     A
+    values       (n,)     A
     targets      (n,)     (A - centre) / spread; the spread is that of trials around the mean of their own task
 
     A(z, t) = shared(z) + own_t(z) + level_t + ε
     k((z, t), (z', t')) = k_shared(z, z') + [t = t'] (k_own(z, z') + level)        each k_ a Matérn 5/2 with ARD
 
-What tasks have in common is ``shared``; in what they differ, ``own`` and a level. Their shares are fitted, so
-tasks that turn out unlike inform each other less, and this task's own trials always weigh more than others'.
-Without earlier tasks there is nothing to tell apart: k_shared + level. A penalty is no part of it: it is known.
+``shared`` is what tasks have in common; ``own`` and a level are how they differ. How much of each there is, is fitted:
+tasks that turn out to differ inform each other less, and this task's own trials always weigh more than others'.
+Without earlier tasks the covariance is k_shared + level. The penalty is known, so it is not part of the model.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from bocl.records.record import Widths
 from bocl.search.likelihood import make_model, maximise_likelihood
@@ -29,7 +31,7 @@ from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray, IntArray
 
 FIT_ITERATIONS = 50
-LEAST_SPREAD = 1e-3  # accuracies that differ by less are taken to differ by noise
+LEAST_SPREAD = 1e-3  # smaller differences of accuracies are taken to be noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,45 +45,24 @@ class Accuracies:
 
 @dataclass(frozen=True, eq=False)
 class Hyperparameters:
-    """What a fit decides, in units of the standardised targets; ``own`` is None without earlier tasks."""
+    """What a fit decides, in units of the standardised targets."""
 
-    lengthscales: FloatArray  # (d,)
-    shared: float
-    level: float
-    noise: float
-    own_lengthscales: FloatArray | None = None  # (d,)
-    own: float | None = None
-
-    def numbers(self) -> list[float]:
-        """Return them in one row: those of ``AccuracyKernel``, and the noise."""
-        own = [] if self.own_lengthscales is None or self.own is None else [*self.own_lengthscales, self.own]
-        return [*self.lengthscales, self.shared, self.level, *own, self.noise]
-
-    @classmethod
-    def of(cls, numbers: Sequence[float], dimensions: int) -> Hyperparameters:
-        """Return them from one row."""
-        d = dimensions
-        lengthscales, (shared, level), own, noise = numbers[:d], numbers[d : d + 2], numbers[d + 2 : -1], numbers[-1]
-        alone = cls(np.array(lengthscales), shared, level, noise)
-        return replace(alone, own_lengthscales=np.array(own[:d]), own=own[d]) if own else alone
+    kernel: FloatArray  # those of AccuracyKernel, in its order
+    noise: float  # variance of ε
 
 
 @dataclass(frozen=True, eq=False)
 class AccuracyModel:
-    """A process conditioned on data, ready to predict.
-
-    kernel, points, factor, weights  what predictions need: the covariance, inputs with the task's number joined to
-                                     them, the Cholesky factor L of K + noise, and (K + noise)⁻¹ targets
-    """
+    """A process conditioned on data, ready to predict."""
 
     data: Accuracies
     centre: float
     spread: float
     hyperparameters: Hyperparameters
     kernel: Any  # AccuracyKernel
-    points: Any  # Tensor (n, d + 1)
-    factor: Any  # Tensor (n, n)
-    weights: Any  # Tensor (n, 1)
+    points: Tensor  # (n, d + 1): inputs, with the number of the task as the last column
+    factor: Tensor  # (n, n): Cholesky factor of K + noise
+    weights: Tensor  # (n, 1): (K + noise)⁻¹ targets
 
     @property
     def noise_std(self) -> float:
@@ -97,38 +78,38 @@ def scale(points: Sequence[Widths] | IntArray, bounds: Widths) -> FloatArray:
     return scaled
 
 
-def prior_modes(dimensions: int, earlier_tasks: bool) -> Hyperparameters:
+def prior_modes(dimensions: int, *, earlier_tasks: bool) -> Hyperparameters:
     """Return the most likely values before any data; every fit starts from them.
 
-    Tasks of a stream are alike until they are seen to differ: what is a task's own has a fifth of the variance.
+    Tasks are assumed to be alike until they are seen to differ: k_own has a fifth of the variance of k_shared.
     """
-    lengthscales = np.full(dimensions, 0.5 * math.sqrt(dimensions))
-    alike = Hyperparameters(lengthscales, shared=1.0, level=1.0, noise=0.03)
-    return replace(alike, own_lengthscales=lengthscales.copy(), own=0.2) if earlier_tasks else alike
+    lengthscales = [0.5 * math.sqrt(dimensions)] * dimensions
+    own = [*lengthscales, 0.2] if earlier_tasks else []
+    return Hyperparameters(np.array([*lengthscales, 1.0, 1.0, *own]), noise=0.03)
 
 
 def fit(data: Accuracies, last: Hyperparameters | None = None) -> AccuracyModel:
-    """Condition a process on data of at least one trial, its hyperparameters found from the prior modes.
+    """Condition a process on data of at least one trial, with fitted hyperparameters.
 
-    last  what stays where the fit breaks down: the hyperparameters of an earlier fit, else the prior modes
+    last  hyperparameters of an earlier fit, used if this one breaks down; without them, the prior modes
     """
-    earlier = bool((data.tasks > 0).any())
-    start = prior_modes(data.inputs.shape[1], earlier)
-    otherwise = start if last is None or (last.own is not None) != earlier else last
+    start = prior_modes(data.inputs.shape[1], earlier_tasks=bool((data.tasks > 0).any()))
     centre, spread = _scale_of(data)
     with quiet_single_thread():
-        model = _model(data, (data.values - centre) / spread, start)
-        fitted = _hyperparameters(model) if maximise_likelihood(model, FIT_ITERATIONS) else otherwise
-    return condition(data, centre, spread, fitted)
+        points, targets = _with_tasks(data.inputs, data.tasks), (data.values - centre) / spread
+        model = make_model(points, targets, _kernel(start, data), noise=start.noise, noise_mode=start.noise)
+        if maximise_likelihood(model, FIT_ITERATIONS):
+            found = model.covar_module.values.detach().numpy()
+            return condition(data, centre, spread, Hyperparameters(found, model.likelihood.noise.item()))
+    fits = last is not None and len(last.kernel) == len(start.kernel)  # else it is of a model with other terms
+    return condition(data, centre, spread, last if last is not None and fits else start)
 
 
 def condition(data: Accuracies, centre: float, spread: float, hyperparameters: Hyperparameters) -> AccuracyModel:
-    """Return the process of given hyperparameters on data."""
+    """Return the process with given hyperparameters on data."""
     targets = (data.values - centre) / spread
     with quiet_single_thread():
-        import torch
-
-        kernel = _kernel(hyperparameters).requires_grad_(False)
+        kernel = _kernel(hyperparameters, data).requires_grad_(False)
         points = _with_tasks(data.inputs, data.tasks)
         covariance = kernel.forward(points, points)
         covariance.diagonal().add_(hyperparameters.noise)
@@ -138,27 +119,23 @@ def condition(data: Accuracies, centre: float, spread: float, hyperparameters: H
 
 
 def predict(model: AccuracyModel, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return mean and standard deviation of this task's A, free of noise, at inputs (k, d): (k,), (k,)."""
+    """Return mean and standard deviation of this task's A, without noise, at inputs (k, d): (k,), (k,)."""
     with quiet_single_thread():
-        import torch
-
-        points = _with_tasks(inputs, np.zeros(len(inputs), dtype=np.int64))
+        points = _with_tasks(inputs)
         across = model.kernel.forward(model.points, points)  # (n, k)
         mean = (across.T @ model.weights).squeeze(-1).numpy()
         explained = torch.linalg.solve_triangular(model.factor, across, upper=False).square().sum(0)
-        variance = (model.kernel.forward(points, points, diag=True) - explained).clamp(min=1e-12).numpy()
+        variance = (model.kernel.variance - explained).clamp(min=1e-12).numpy()
     return model.centre + model.spread * mean, model.spread * np.sqrt(variance)
 
 
 def draw(model: AccuracyModel, inputs: FloatArray, count: int, seed: int) -> FloatArray:
     """Return draws (count, k) of this task's A at inputs (k, d) from the process."""
     with quiet_single_thread():
-        import torch
-
-        points = _with_tasks(inputs, np.zeros(len(inputs), dtype=np.int64))
+        points = _with_tasks(inputs)
         across = torch.linalg.solve_triangular(model.factor, model.kernel.forward(model.points, points), upper=False)
         covariance = (model.kernel.forward(points, points) - across.T @ across).numpy()
-    values, vectors = np.linalg.eigh(covariance)  # a root that takes eigenvalues just below zero
+    values, vectors = np.linalg.eigh(covariance)  # unlike Cholesky, it takes eigenvalues just below zero
     root = vectors * np.sqrt(np.maximum(values, 0))
     noise = np.random.default_rng(seed).normal(size=(count, len(inputs)))
     drawn: FloatArray = predict(model, inputs)[0] + model.spread * noise @ root.T
@@ -166,9 +143,9 @@ def draw(model: AccuracyModel, inputs: FloatArray, count: int, seed: int) -> Flo
 
 
 def believe(model: AccuracyModel, inputs: FloatArray) -> AccuracyModel:
-    """Return the process as if points (k, d) of this task had been tried and had given just their posterior mean.
+    """Return the process as if points (k, d) of this task had been tried and had given their posterior mean.
 
-    The mean stays as it is everywhere; the uncertainty around the points shrinks.
+    The mean stays the same everywhere; the uncertainty around the points shrinks.
     """
     mean, _ = predict(model, inputs)
     data = Accuracies(
@@ -188,27 +165,13 @@ def _scale_of(data: Accuracies) -> tuple[float, float]:
     return float(data.values.mean()), max(spread, LEAST_SPREAD)
 
 
-def _with_tasks(inputs: FloatArray, tasks: IntArray) -> Any:
-    import torch
+def _with_tasks(inputs: FloatArray, tasks: IntArray | int = 0) -> Tensor:
+    """Return the inputs with the number of their task as a last column."""
+    return torch.as_tensor(np.column_stack([inputs, np.broadcast_to(np.float64(tasks), len(inputs))]))
 
-    return torch.as_tensor(np.column_stack([inputs, tasks.astype(np.float64)]))
 
-
-def _kernel(values: Hyperparameters) -> Any:
+def _kernel(values: Hyperparameters, data: Accuracies) -> Any:
     from bocl.search.accuracy_kernel import AccuracyKernel
 
-    modes = prior_modes(len(values.lengthscales), values.own is not None)
-    return AccuracyKernel(values.numbers()[:-1], modes.numbers()[:-1], len(values.lengthscales))
-
-
-def _model(data: Accuracies, targets: FloatArray, values: Hyperparameters) -> Any:
-    """Return the BoTorch model of data, its hyperparameters set and its priors registered."""
-    noise_mode = prior_modes(data.inputs.shape[1], values.own is not None).noise
-    points = _with_tasks(data.inputs, data.tasks)
-    return make_model(points, targets, _kernel(values), noise=values.noise, noise_mode=noise_mode)
-
-
-def _hyperparameters(model: Any) -> Hyperparameters:
-    """Read the hyperparameters of a BoTorch model made by ``_model``."""
-    kernel = model.covar_module
-    return Hyperparameters.of([*kernel.values.tolist(), model.likelihood.noise.item()], kernel.dimensions)
+    d = data.inputs.shape[1]
+    return AccuracyKernel(values.kernel, prior_modes(d, earlier_tasks=len(values.kernel) > d + 2).kernel, d)

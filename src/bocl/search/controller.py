@@ -3,16 +3,16 @@
     name        shape                     meaning
     widths      (k, n)                    k draws z, one width per hidden group
     rewards     (k,)                      r(z), what they were worth
-    logits      (k, n, most width + 1)    of π(z_i | z_1 … z_{i-1}); none for a width above its group's bound, or
-                                          above what a budget leaves beside z_1 … z_{i-1}
+    logits      (k, n, most width + 1)    of π(z_i | z_1 … z_{i-1}); -∞ for a width above its group's bound, or above
+                                          what the budget leaves after z_1 … z_{i-1}
     values      (k, n)                    V_i, a critic's guess of r(z) before z_i is chosen
     advantages  (k, n) or (k, 1)          (r(z) - baseline) / scale
 
     π(z) = Π_i π(z_i | z_1 … z_{i-1})          J = E r(z)
     ∇J   = E Σ_i (r(z) - b_i) ∇ log π(z_i | z_1 … z_{i-1})
 
-The baseline b_i may be anything that does not depend on z_i or what follows it, and changes the variance alone: the
-critic reads the state the LSTM is in *before* z_i is chosen, a moving mean knows earlier draws only.
+The baseline b_i only changes the variance, as long as it does not depend on z_i or what follows it. The critic reads
+the state of the LSTM *before* z_i is chosen; a moving mean only knows earlier draws.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 from bocl.records.record import Widths
-from bocl.search.lattice import Allowed, everything, room
+from bocl.search.lattice import Allowed, room
 from bocl.search.one_thread import one_thread
 from bocl.search.settings import ControllerName
 
 LAYERS, UNITS = 2, 100  # of the LSTM
-WINDOW = 32  # draws whose rewards a moving mean and spread are taken of
-LEAST_SPREAD = 1e-6  # rewards that differ by less say nothing
+WINDOW = 32  # latest draws, whose rewards give the moving mean and spread
+LEAST_SPREAD = 1e-6  # smaller differences of rewards say nothing
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ControllerSettings:
 
     rate         Adam's step size for the policy
     critic_rate  Adam's step size for a linear critic, the baseline of raw rewards; None: rewards are standardised by
-                 the mean and spread of the latest draws instead
+                 the mean and spread of the latest draws
     batch        draws per update
     entropy      weight of the policy's entropy, which keeps it from settling too early
     """
@@ -52,7 +52,7 @@ class ControllerSettings:
     entropy: float
 
 
-#: RCL's own figures; and those that did best on simulated rewards (replication/README.md).
+#: The values of RCL's authors, and those that did best on simulated rewards (replication/README.md).
 CONTROLLERS: dict[ControllerName, ControllerSettings] = {
     "as-released": ControllerSettings(rate=1e-3, critic_rate=5e-3, batch=1, entropy=0.0),
     "tuned": ControllerSettings(rate=2e-2, critic_rate=None, batch=4, entropy=0.05),
@@ -60,16 +60,16 @@ CONTROLLERS: dict[ControllerName, ControllerSettings] = {
 
 
 class Policy(nn.Module):
-    """π and V: an LSTM takes one step per hidden group, a linear layer makes logits of its state, another a value.
+    """π and V: an LSTM with one step per hidden group, a linear layer from its state to logits, another to a value.
 
-    A step reads which group it is for and the share of its bound that the group before was given.
+    A step reads which group it is for, and which share of its bound the previous group was given.
     """
 
-    def __init__(self, bounds: Widths, *, seed: int, allowed: Allowed = everything) -> None:
+    def __init__(self, bounds: Widths, allowed: Allowed, seed: int) -> None:
         super().__init__()
         groups, actions = len(bounds), max(bounds) + 1
         self.bounds, self.allowed = torch.tensor(bounds), allowed
-        with torch.device("meta"):  # nothing is drawn from the global generator
+        with torch.device("meta"):  # so that nothing is drawn from the global generator
             self.lstm = nn.LSTM(groups + 1, UNITS, LAYERS, batch_first=True, dtype=torch.float64)
             self.actor = nn.Linear(UNITS, actions, dtype=torch.float64)
             self.critic = nn.Linear(UNITS, 1, dtype=torch.float64)
@@ -97,14 +97,14 @@ class Policy(nn.Module):
         return tuple(widths[0].tolist())
 
     def _inputs(self, widths: Tensor) -> Tensor:
-        """Return (k, n, n + 1): group i's own place, and z_{i-1} / bound_{i-1}."""
+        """Return (k, n, n + 1): which group i is (one-hot), and z_{i-1} / bound_{i-1}."""
         count, groups = widths.shape
         shares = (widths / self.bounds.clamp(min=1)).double().roll(1, dims=1)
         shares[:, 0] = 0
         return torch.cat([torch.eye(groups, dtype=torch.float64).expand(count, -1, -1), shares.unsqueeze(-1)], dim=-1)
 
     def _room(self, widths: Tensor, group: int) -> Tensor:
-        """Return (k,): the most units the group may be given after z_1 … z_{i-1}, the groups behind it left as are."""
+        """Return (k,): the most units that the group may be given after z_1 … z_{i-1}, if later groups get 0."""
         before = widths.numpy().copy()
         before[:, group:] = 0
         return torch.from_numpy(room(before, group, tuple(self.bounds.tolist()), self.allowed))
@@ -118,11 +118,9 @@ class Policy(nn.Module):
 class Controller:
     """A policy, and what it takes to improve it."""
 
-    def __init__(
-        self, bounds: Widths, settings: ControllerSettings, *, seed: int, allowed: Allowed = everything
-    ) -> None:
+    def __init__(self, bounds: Widths, allowed: Allowed, settings: ControllerSettings, *, seed: int) -> None:
         self.settings = settings
-        self.policy = Policy(bounds, seed=seed, allowed=allowed)
+        self.policy = Policy(bounds, allowed, seed)
         self._generator = torch.Generator().manual_seed(seed)
         self._rewards: deque[float] = deque(maxlen=WINDOW)
         actor = [*self.policy.lstm.parameters(), *self.policy.actor.parameters()]
@@ -136,7 +134,7 @@ class Controller:
             return self.policy.draw(self._generator)
 
     def likeliest(self, points: Sequence[Widths]) -> Widths:
-        """Return the point the policy gives the highest probability."""
+        """Return the point to which the policy gives the highest probability."""
         with one_thread(), torch.no_grad():
             widths = torch.tensor(points)
             choices, _ = self.policy(widths)
@@ -157,9 +155,9 @@ class Controller:
         self._rewards.extend(rewards)
 
     def loss(self, draws: Sequence[Widths], rewards: Sequence[float]) -> Tensor:
-        """Return what falls along the gradient estimate of J, the entropy's bonus and the critic's error joined to it.
+        """Return the loss whose gradient is minus the estimate of ∇J, plus the critic's error, less the entropy bonus.
 
-        The critic reads states cut off from the LSTM, so its error moves nothing but the critic.
+        The critic reads detached states, so its error only trains the critic.
         """
         widths, worth = torch.tensor(draws), torch.tensor(rewards, dtype=torch.float64)
         choices, values = self.policy(widths)
@@ -170,6 +168,6 @@ class Controller:
         return loss
 
     def _standardised(self, rewards: Tensor) -> Tensor:
-        """Return (r - mean) / spread, (k, 1), by the latest draws before these; by these where there are none."""
+        """Return (r - mean) / spread, (k, 1), of the latest draws before these, or of these if there are none."""
         latest = torch.tensor(list(self._rewards), dtype=torch.float64) if self._rewards else rewards
         return ((rewards - latest.mean()) / latest.std(correction=0).clamp(min=LEAST_SPREAD)).unsqueeze(1)

@@ -1,7 +1,7 @@
-"""What a person may ask of a search: is its process to be trusted, what does it believe, why was a point chosen.
+"""What a person may ask about a search: can its process be trusted, what does it believe, why was a point chosen.
 
 leave-one-out    residual_i = w_i / P_ii,  std_i = 1 / √P_ii        P = (K + noise)⁻¹, w = P targets
-width posterior  share of draws of r from the process whose highest point has a width, for each group
+width posterior  for each group, the share of draws of r from the process whose best point has this width
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from bocl.records.record import Diagnostics
 from bocl.search.accuracy_model import AccuracyModel, draw, scale
@@ -21,16 +22,15 @@ DRAWS = 256
 def diagnose(
     model: AccuracyModel, problem: Problem, points: IntArray, gains: Sequence[float], *, seed: int
 ) -> Diagnostics:
-    """Look at a fitted process; ``points`` (n, groups) are those of which one may be the best, ``gains`` (trials,)."""
+    """Describe a fitted process; one of ``points`` (n, groups) is taken to be the best; ``gains`` has one per trial."""
     errors = leave_one_out(model)[model.data.tasks == 0]
+    posterior = width_posterior(model, problem, points, seed=seed)
     return Diagnostics(
         errors=tuple(errors.round(4).tolist()),
         within_50=float((np.abs(errors) <= 0.674).mean()),
         within_90=float((np.abs(errors) <= 1.645).mean()),
         noise=model.noise_std,
-        posterior=tuple(
-            tuple(shares.round(4).tolist()) for shares in width_posterior(model, problem, points, seed=seed)
-        ),
+        posterior=tuple(tuple(shares.round(4).tolist()) for shares in posterior),
         gains=tuple(gains),
     )
 
@@ -38,8 +38,6 @@ def diagnose(
 def leave_one_out(model: AccuracyModel) -> FloatArray:
     """Return (n,): each measurement less its prediction from all others, in predictive standard deviations."""
     with quiet_single_thread():
-        import torch
-
         precision = torch.cholesky_inverse(model.factor).diagonal()
         errors: FloatArray = (model.weights.squeeze(-1) / precision.sqrt()).numpy()
     return errors

@@ -13,11 +13,9 @@
     k(a, b) = outputscale · (1 + √5 δ + 5/3 δ²) exp(-√5 δ),   δ² = Σ_i (a_i - b_i)² / lengthscale_i²
     EI(z)   = (μ - r*) Φ(u) + √Σ φ(u),                         u = (μ - r*) / √Σ
 
-The paper leaves open how hyperparameters are found. Three points do not determine them (the likelihood often
-rises without end), so weak log-normal priors join the likelihood: a deviation that fades as trials come in.
-EI is maximised through its logarithm, which has the same maximiser and does not underflow far from the best.
-
-BoTorch is imported when it is used: it takes seconds, and most users of this package never need it.
+The paper leaves open how hyperparameters are found. Three points do not determine them (the likelihood often has no
+maximum), so we multiply it by weak log-normal priors: a deviation that fades as trials come in.
+The logarithm of EI is maximised, which has the same maximiser and does not underflow far from the best.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from bocl.search.likelihood import log_normal, make_model, maximise_likelihood, positive
 from bocl.search.one_thread import quiet_single_thread
@@ -61,18 +60,16 @@ class GaussianProcess:
 def prior_modes(dimensions: int) -> Hyperparameters:
     """Return the most likely values before any data; every fit starts from them.
 
-    Distances in the unit box grow as √d, and so does the lengthscale at which points still inform each other.
-    Accuracy saturates within a part of the box, hence 0.3: from 0.5 on, a search of four groups spends its
-    first trials on corners and stays behind random search.
+    Distances in the unit box grow as √d, and so do the lengthscales. Accuracy saturates within a part of the box, hence
+    0.3: from 0.5 on, a search of four groups spends its first trials on corners and stays behind random search.
     """
     return Hyperparameters(np.full(dimensions, 0.3 * math.sqrt(dimensions)), outputscale=1.0, noise=0.01)
 
 
 def fit(inputs: FloatArray, rewards: FloatArray) -> GaussianProcess:
-    """Condition a process on data, inputs (n, d) and rewards (n,), not all equal.
+    """Condition a process on inputs (n, d) and rewards (n,), not all equal.
 
-    Hyperparameters maximise likelihood times prior, by L-BFGS-B from the prior modes. Where the fit breaks
-    down the prior modes stay.
+    Hyperparameters maximise likelihood times prior, by L-BFGS-B from the prior modes. If that fails, the modes stay.
     """
     centre, spread = float(rewards.mean()), float(rewards.std(ddof=1))
     start = prior_modes(inputs.shape[1])
@@ -81,28 +78,25 @@ def fit(inputs: FloatArray, rewards: FloatArray) -> GaussianProcess:
         model = _model(process)
         if not maximise_likelihood(model, FIT_ITERATIONS):
             return process
-        return replace(process, hyperparameters=_hyperparameters(model))
+        kernel = model.covar_module
+        lengthscales: FloatArray = kernel.base_kernel.lengthscale.detach().reshape(-1).numpy().copy()
+        found = Hyperparameters(lengthscales, kernel.outputscale.item(), model.likelihood.noise.item())
+        return replace(process, hyperparameters=found)
 
 
 def believe(process: GaussianProcess, inputs: FloatArray) -> GaussianProcess:
-    """Return the process as if the points (k, d) had been tried and had given just their posterior mean.
+    """Return the process as if the points (k, d) had been tried and had given their posterior mean.
 
-    The mean stays as it is everywhere; the uncertainty around the points shrinks.
+    The mean stays the same everywhere; the uncertainty around the points shrinks.
     """
-    mean, _ = predict(process, inputs)
-    targets = (mean - process.centre) / process.spread
-    return replace(
-        process,
-        inputs=np.concatenate([process.inputs, inputs]),
-        targets=np.concatenate([process.targets, targets]),
-    )
+    believed = (predict(process, inputs)[0] - process.centre) / process.spread
+    inputs, targets = np.concatenate([process.inputs, inputs]), np.concatenate([process.targets, believed])
+    return replace(process, inputs=inputs, targets=targets)
 
 
 def predict(process: GaussianProcess, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation of f, in rewards, at inputs (k, d): (k,), (k,)."""
     with quiet_single_thread():
-        import torch
-
         model = _model(process)
         model.eval()
         with torch.no_grad():
@@ -114,21 +108,17 @@ def predict(process: GaussianProcess, inputs: FloatArray) -> tuple[FloatArray, F
 
 def log_expected_improvement(process: GaussianProcess, inputs: FloatArray, best: float) -> FloatArray:
     """Return log EI, EI in rewards, at inputs (k, d): (k,)."""
-    with quiet_single_thread():
-        import torch
-
-        with torch.no_grad():
-            values: FloatArray = _acquisition(process, best)(torch.as_tensor(inputs).unsqueeze(-2)).numpy()
+    with quiet_single_thread(), torch.no_grad():
+        values: FloatArray = _acquisition(process, best)(torch.as_tensor(inputs).unsqueeze(-2)).numpy()
     return values + math.log(process.spread)
 
 
 def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> FloatArray:
-    """Return the ends of all ascents of log EI in the unit box, best first: (restarts, d).
+    """Return the ends of all ascents of log EI in the unit box, by L-BFGS-B, best first: (restarts, d).
 
-    L-BFGS-B with bounds, from restarts chosen among quasi-random points in favour of high values.
+    Ascents start from quasi-random points, those of high values preferred.
     """
     with quiet_single_thread():
-        import torch
         from botorch.optim.optimize import optimize_acqf
 
         box = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, process.inputs.shape[1])
@@ -142,7 +132,7 @@ def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> Fl
                 raw_samples=STARTING_POINTS,
                 options={"maxiter": ASCENT_ITERATIONS, "seed": seed},
                 return_best_only=False,
-                retry_on_optimization_warning=False,  # an ascent cut short still ends at a point worth having
+                retry_on_optimization_warning=False,  # an ascent cut short still ends at a useful point
             )
     order = np.argsort(-np.asarray(values), kind="stable")
     ends: FloatArray = np.asarray(points)[order, 0]
@@ -151,7 +141,6 @@ def maximise_improvement(process: GaussianProcess, best: float, seed: int) -> Fl
 
 def _model(process: GaussianProcess) -> Any:
     """Return the BoTorch model of a process, its hyperparameters set and its priors registered."""
-    import torch
     from gpytorch.kernels import MaternKernel, ScaleKernel
 
     values, dimensions = process.hyperparameters, process.inputs.shape[1]
@@ -169,20 +158,12 @@ def _model(process: GaussianProcess) -> Any:
     return make_model(process.inputs, process.targets, kernel, noise=values.noise, noise_mode=modes.noise)
 
 
-def _hyperparameters(model: Any) -> Hyperparameters:
-    """Read the hyperparameters of a BoTorch model made by ``_model``."""
-    kernel = model.covar_module
-    lengthscales: FloatArray = kernel.base_kernel.lengthscale.detach().reshape(-1).numpy().copy()
-    return Hyperparameters(lengthscales, kernel.outputscale.item(), model.likelihood.noise.item())
-
-
 def _acquisition(process: GaussianProcess, best: float) -> Any:
-    """Return log EI of the standardised process, as BoTorch has it."""
-    import torch
+    """Return BoTorch's log EI of the standardised process."""
     from botorch.acquisition.analytic import LogExpectedImprovement
 
     model = _model(process).requires_grad_(False)
     model.eval()
-    # A tensor, because BoTorch would make float32 of a Python number.
+    # A tensor, because BoTorch would turn a Python number into float32.
     reference = torch.tensor((best - process.centre) / process.spread, dtype=torch.float64)
     return LogExpectedImprovement(model, best_f=reference)

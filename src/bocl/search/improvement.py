@@ -1,13 +1,13 @@
-"""Expected improvement of the reward over the integer lattice itself: nothing is rounded.
+"""Expected improvement of the reward, on the integer lattice itself: nothing is rounded.
 
-    EI(b)  = σ (φ(u) + u Φ(u)),  u = (μ - b) / σ        of A ~ N(μ, σ²) at z beyond b
+    EI(b)  = σ (φ(u) + u Φ(u)),  u = (μ - b) / σ        expected improvement of A(z) ~ N(μ, σ²) over b
 
-    without a target   EI(r* + penalty(z))              r*: the best of the children trained, by their posterior mean
-    with one, t        P (r_t(z) - r*)⁺ + [EI(r*) - EI(t) - (t - r*) P]⁺      P = Φ((μ - t) / σ): it is reached
-                       r_t(z) is what z is worth then; in brackets, what is gained short of it, while r* is below t
+    without a target   EI(r* + penalty(z))              r*: the best posterior mean of r among the trained children
+    with target t      P (r_t(z) - r*)⁺ + [EI(r*) - EI(t) - (t - r*) P]⁺      P = Φ((μ - t) / σ) = P(A(z) ≥ t)
+                       r_t(z) is the reward of z if it reaches t; the bracket is the gain below t, if r* is below t
 
-Few points are tried out, and the best of them climb: one coordinate at a time, by steps of 1, 2, 4, …, while
-EI rises. A small lattice is tried out whole.
+A few points are scored, and the best of them climb: one coordinate at a time, by steps of 1, 2, 4, …, while EI rises.
+A small lattice is scored whole.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from bocl.records.record import Widths
 from bocl.search.problem import FloatArray, IntArray, Problem
 
 Score = Callable[[IntArray], FloatArray]  # z (n, groups) → (n,)
-Keep = Callable[[IntArray], IntArray]  # z (n, groups) → those of them that may be asked for, each once
+Keep = Callable[[IntArray], IntArray]  # z (n, groups) → those that may be asked for, each once
 
 CLIMBERS = 4
-LEAST_RISE = 1e-9  # a point scored among other points may differ in its last bits
+LEAST_RISE = 1e-9  # the last bits of a score depend on the points scored along with it
 
 
 def log_expected_improvement(mean: FloatArray, std: FloatArray, best: float) -> FloatArray:
-    """Return log EI (n,) where the reward has posterior mean and std (n,); it does not underflow."""
+    """Return log EI (n,) over ``best``, of rewards with posterior mean and std (n,); it does not underflow."""
     u = (mean - best) / std
     near = np.maximum(u, -1.0)
     direct = np.log(np.exp(-0.5 * near**2) / math.sqrt(2 * math.pi) + near * ndtr(near))
-    # Far below, φ(u) + u Φ(u) = φ(u) (1 + u m(u)) with Mills' ratio m, and 1 + u m(u) → 1 / u².
+    # Far below the best, φ(u) + u Φ(u) = φ(u) (1 + u m(u)) with Mills' ratio m, and 1 + u m(u) → 1 / u².
     far = np.minimum(u, -1.0)
     ratio = -far * math.sqrt(math.pi / 2) * erfcx(-far / math.sqrt(2))
     rest = np.where(far > -1e4, np.log1p(-np.minimum(ratio, 1 - 1e-15)), -2 * np.log(-far))
@@ -43,7 +43,7 @@ def log_expected_improvement(mean: FloatArray, std: FloatArray, best: float) -> 
 
 
 def log_reward_improvement(problem: Problem, z: IntArray, mean: FloatArray, std: FloatArray, best: float) -> FloatArray:
-    """Return log EI (n,) of r at widths (n, groups) whose accuracies have posterior mean and std (n,)."""
+    """Return log EI (n,) of r over ``best``, at widths (n, groups) of accuracies with posterior mean and std (n,)."""
     if problem.target is None:
         return log_expected_improvement(mean - problem.penalty(z), std, best)
     target = problem.target
@@ -58,7 +58,7 @@ def log_reward_improvement(problem: Problem, z: IntArray, mean: FloatArray, std:
 
 def spread_points(bounds: Widths, count: int, seed: int) -> IntArray:
     """Return lattice points (count, groups) spread evenly over log1p(z), by a scrambled Sobol sequence."""
-    from scipy.stats import qmc  # half a second, for those who search this way alone
+    from scipy.stats import qmc  # half a second, needed by this search only
 
     generator = qmc.Sobol(len(bounds), rng=np.random.default_rng(seed))
     shares = generator.random_base2(max(1, (count - 1).bit_length()))[:count]
@@ -80,7 +80,7 @@ def neighbours(points: IntArray, bounds: Widths) -> IntArray:
 
 
 def climb(points: IntArray, score: Score, keep: Keep, bounds: Widths) -> tuple[Widths, float]:
-    """Return the highest point reached from points (n, groups), at least one, and its score."""
+    """Return the highest point that can be reached from points (n, groups), at least one, and its score."""
     values = score(points)
     while True:
         top = np.argsort(-values, kind="stable")[:CLIMBERS]

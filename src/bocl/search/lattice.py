@@ -1,7 +1,7 @@
 """The integer box {0 … bounds_1} × … × {0 … bounds_n}, or the part of it that a budget allows.
 
-Never listed unless it is nearly used up. What is allowed is closed downwards: with a point, all that are nowhere
-wider. So a walk of single steps stays inside, and the most of one group is found by bisection.
+The box is only listed when it is nearly used up. If a point is allowed, so is every point that is nowhere wider. So a
+walk of single steps stays inside, and bisection finds the largest width of one group.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from bocl.records.record import Widths
 from bocl.search.problem import BoolArray, IntArray
 
 Allowed = Callable[[IntArray], BoolArray]  # (n, groups) → (n,)
-MOST_DRAWS = 256  # for one point, until another way is taken
-
-
-def everything(z: IntArray) -> BoolArray:
-    """Allow the whole box."""
-    return np.ones(len(z), dtype=np.bool_)
+MOST_DRAWS = 256  # for one point, before another way is tried
 
 
 def lattice_size(bounds: Widths) -> int:
@@ -48,12 +43,12 @@ def scaled(shape: Widths, k: int) -> Widths:
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest of 0 … most that fits, where all below one that fits do too; -1 where none does."""
+    """Return the largest of 0 … most that fits; -1 if none does. Every number below one that fits must fit too."""
     return bisect_left(range(most + 1), True, key=lambda number: not fits(number)) - 1
 
 
 def room(points: IntArray, group: int, bounds: Widths, allowed: Allowed) -> IntArray:
-    """Return (k,): the most units the group may have beside the other entries of each point (k, groups)."""
+    """Return (k,): the most units that the group may have, given the other entries of each point (k, groups)."""
     low, high = np.zeros(len(points), dtype=np.int64), np.full(len(points), bounds[group], dtype=np.int64)
     guess = high
     while np.any(low < high):
@@ -65,8 +60,8 @@ def room(points: IntArray, group: int, bounds: Widths, allowed: Allowed) -> IntA
     return low
 
 
-def listed(bounds: Widths, allowed: Allowed = everything, start: Widths = ()) -> Iterator[Widths]:
-    """Yield the allowed points that begin with ``start``, in lexicographic order; what is too wide is passed over."""
+def listed(bounds: Widths, allowed: Allowed, start: Widths = ()) -> Iterator[Widths]:
+    """Yield the allowed points that begin with ``start``, in lexicographic order."""
     if len(start) == len(bounds):
         yield start
         return
@@ -77,12 +72,12 @@ def listed(bounds: Widths, allowed: Allowed = everything, start: Widths = ()) ->
         yield from listed(bounds, allowed, (*start, width))
 
 
-def random_untried(bounds: Widths, taken: Set[Widths], seed: int, allowed: Allowed = everything) -> Widths:
+def random_untried(bounds: Widths, taken: Set[Widths], seed: int, allowed: Allowed) -> Widths:
     """Return a random allowed point that is not in ``taken``; at least one must be left.
 
-    Drawn uniformly from the box until a point will do, and where the box is small and more than half taken, from the
-    points that are left. Where so little of the box is allowed that draws do not meet it, a point is drawn group by
-    group, in random order, each uniformly from what the budget leaves it.
+    It is drawn uniformly from the box until a point is allowed. If so little of the box is allowed that this fails, a
+    point is drawn group by group, in random order, each uniformly from what the budget leaves it. If more than half of
+    the box is taken, it is drawn from a list of the points left.
     """
     generator = np.random.default_rng(seed)
     if lattice_size(bounds) > 2 * len(taken):
@@ -102,11 +97,11 @@ def random_untried(bounds: Widths, taken: Set[Widths], seed: int, allowed: Allow
     return some[int(generator.integers(len(some)))]
 
 
-def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths], allowed: Allowed = everything) -> list[Widths]:
+def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths], allowed: Allowed) -> list[Widths]:
     """Return the allowed points not in ``taken`` at the least distance Σ |z_i - centre_i|, in lexicographic order.
 
-    A centre that is not allowed is first made narrower, in its proportions. [] when all are taken. Every nearer ring
-    is used up, so the work grows with the number of points taken, not with the box.
+    A centre that is not allowed is first made narrower, in its proportions. [] means that all are taken. Rings around
+    the centre are looked at in turn, so the work grows with the number of points taken, not with the box.
     """
     if not _is_allowed(centre, allowed):
         k = largest(max(centre), lambda k: _is_allowed(scaled(centre, k), allowed))
@@ -126,7 +121,7 @@ def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths], allowed:
 
 
 def nearest_of(points: Sequence[Widths], centre: Widths) -> list[Widths]:
-    """Return those of the points at the least distance Σ |z_i - centre_i|; [] of none."""
+    """Return the points at the least distance Σ |z_i - centre_i|."""
     distances = [sum(abs(a - b) for a, b in zip(point, centre, strict=True)) for point in points]
     return [point for point, far in zip(points, distances, strict=True) if far == min(distances)]
 

@@ -1,4 +1,4 @@
-"""What a search has handed out and been told, checked at the door; the best child is read off it."""
+"""What a search has asked for and been told. Every problem and every trial is checked here."""
 
 from __future__ import annotations
 
@@ -14,84 +14,96 @@ from bocl.search.lattice import lies_in, listed, nearest_of, nearest_untried, ra
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
 from bocl.search.stopping import trials_left
+from bocl.seeding import seed_for
 
 
 class Ledger:
     """The state of one search.
 
-    given       trained children that are no trials of the search: those the problem came with, pending ones once told
-    told        trained children, in the order they were told
+    given       trained children that are not trials of the search: ``Problem.trained`` and, once told, ``.pending``
+    told        trials of the search, in the order they were told
     pending     widths handed out and not told yet, in the order they were asked for
     taken       all widths that must not be asked for again: given, told or pending
     candidates  the only widths that may be asked for, in lexicographic order; None: all that the budget allows
     """
 
     def __init__(self, problem: Problem, settings: SearchSettings) -> None:
-        """Open an empty ledger for a problem that makes sense."""
-        check_problem(problem)
+        """Open an empty ledger for a valid problem."""
+        _check_problem(problem)
         self.problem = problem
         self.settings = settings
         self.given: list[Trial] = list(problem.trained)
         self.told: list[Trial] = []
         self.pending: list[Widths] = []
         self.taken: set[Widths] = {*(trial.widths for trial in problem.trained), *problem.pending}
-        self.candidates = _allowed_candidates(problem)
+        self.candidates: dict[Widths, None] | None = None  # a dict keeps its order and is searched quickly
+        if problem.candidates is not None:
+            self.candidates = dict.fromkeys(self._allowed(sorted(set(problem.candidates))))
         self._points = listed(problem.bounds, problem.allowed) if self.candidates is None else iter(self.candidates)
         self._listed: list[Widths] = []  # as many of them as were needed to see that enough are left
 
     @property
     def started(self) -> int:
-        """Trials told or under way: the running number of the next one."""
+        """Number of trials told or pending, which is also the number of the next trial."""
         return len(self.told) + len(self.pending)
 
     @property
     def trained(self) -> list[Trial]:
-        """Every child there is an answer of, failed ones too."""
+        """Every child that was told, including failed ones."""
         return [*self.given, *self.told]
+
+    @property
+    def succeeded(self) -> list[Trial]:
+        """Every child that was told and did not fail."""
+        return [trial for trial in self.trained if not trial.failed]
+
+    @property
+    def under_way(self) -> list[Widths]:
+        """Widths that are being trained, or will be with the first round."""
+        told = {trial.widths for trial in self.given}
+        return [*(widths for widths in self.problem.pending if widths not in told), *self.pending]
 
     def room(self, count: int) -> int:
         """Return how many of ``count`` points may be handed out now."""
         if count < 1:
             raise InputError(f"asked for {count} points; ask for 1 or more")
         count = min(count, self.settings.most_trials)
-        untried = self._untried(count)
+        # List only as many points as it takes to find ``count`` untried ones.
+        self._listed += itertools.islice(self._points, max(0, len(self.taken) + count - len(self._listed)))
+        untried = sum(point not in self.taken for point in self._listed)
         return min(count, trials_left(self.told, pending=len(self.pending), untried=untried, settings=self.settings))
 
-    def _untried(self, wanted: int) -> int:
-        """Count the points left to ask for; from ``wanted`` on the count may be too small."""
-        self._listed += itertools.islice(self._points, max(0, len(self.taken) + wanted - len(self._listed)))
-        return sum(point not in self.taken for point in self._listed)
-
     def free(self, points: Sequence[Widths]) -> list[Widths]:
-        """Return those of the points that may be handed out: allowed, and not taken."""
+        """Return the points that may be handed out: allowed and not taken."""
         if self.candidates is not None:
-            points = [z for z in points if z in self.candidates]
-        kept = self.problem.allowed(np.array(points, dtype=np.int64).reshape(-1, len(self.problem.bounds)))
-        return [z for z, allowed in zip(points, kept, strict=True) if allowed and z not in self.taken]
+            points = [point for point in points if point in self.candidates]
+        return [point for point in self._allowed(points) if point not in self.taken]
 
     def nearest(self, centre: Widths) -> list[Widths]:
         """Return the points that may be handed out at the least distance Σ |z_i - centre_i|; [] when none is left."""
         if self.candidates is None:
             return nearest_untried(centre, self.problem.bounds, self.taken, self.problem.allowed)
-        return nearest_of([point for point in self.candidates if point not in self.taken], centre)
+        return nearest_of(self.free([*self.candidates]), centre)
 
-    def random(self, seed: int) -> Widths:
-        """Return a random point that may be handed out; there must be one."""
-        if self.candidates is None:
-            return random_untried(self.problem.bounds, self.taken, seed, self.problem.allowed)
-        free = [point for point in self.candidates if point not in self.taken]
-        return free[int(np.random.default_rng(seed).integers(len(free)))]
-
-    def hand_out(self, widths: Widths) -> None:
-        """Note that widths are being trained."""
+    def hand_out(self, widths: Widths) -> Widths:
+        """Record that widths are being trained, and return them."""
         self.pending.append(widths)
         self.taken.add(widths)
+        return widths
+
+    def hand_out_random(self) -> Widths:
+        """Hand out a random untried point; there must be one. It depends on the seed and the number of the trial."""
+        seed = seed_for(self.problem.seed, "random point", self.started)
+        if self.candidates is None:
+            return self.hand_out(random_untried(self.problem.bounds, self.taken, seed, self.problem.allowed))
+        free = self.free([*self.candidates])
+        return self.hand_out(free[int(np.random.default_rng(seed).integers(len(free)))])
 
     def take_in(self, trials: Sequence[Trial]) -> None:
-        """Note trained children, asked for or not; a bad one among them is refused and nothing is noted."""
+        """Record trained children, whether asked for or not. If one of them is invalid, none is recorded."""
         seen = {trial.widths for trial in self.trained}
         for trial in trials:
-            check_trial(trial, self.problem)
+            _check_trial(trial, self.problem)
             if trial.widths in seen:
                 raise InputError(f"widths {trial.widths} were told already; tell every child once")
             seen.add(trial.widths)
@@ -104,18 +116,21 @@ class Ledger:
     def best(self) -> Widths:
         """Return the widths of the highest reward, given children included.
 
-        Of equal rewards the one with fewer parameters wins, then the lexicographically smaller widths.
+        Equal rewards are decided by fewer parameters, then by lexicographically smaller widths.
         """
-        children = self.trained
-        trained = [trial for trial in children if not trial.failed]
-        if not trained:
-            reason = f"all {len(children)} children failed" if children else "no child was trained yet"
+        if not self.succeeded:
+            reason = f"all {len(self.trained)} children failed" if self.trained else "no child was trained yet"
             raise WorkError(f"there is no best child: {reason}; tell a trial with a finite accuracy first")
-        return min(trained, key=lambda trial: (-trial.reward, trial.parameters, trial.widths)).widths
+        return min(self.succeeded, key=lambda trial: (-trial.reward, trial.parameters, trial.widths)).widths
+
+    def _allowed(self, points: Sequence[Widths]) -> list[Widths]:
+        """Return the points that the budget allows."""
+        rows = np.array(points, dtype=np.int64).reshape(-1, len(self.problem.bounds))
+        return [point for point, allowed in zip(points, self.problem.allowed(rows), strict=True) if allowed]
 
 
 class LedgerSearch:
-    """What searchers have in common that keep nothing but a ledger: the child of highest reward is the best."""
+    """What is common to searchers that take the child of highest reward as the best."""
 
     def __init__(self, problem: Problem, settings: SearchSettings) -> None:
         """Prepare a search of the problem."""
@@ -133,7 +148,7 @@ class LedgerSearch:
 def usable_trials(told: Sequence[Trial], most: int) -> list[Trial]:
     """Return the trials to fit, sorted by widths, so that the order of telling changes nothing.
 
-    Of more than ``most`` the better half of that number stays, and the latest of the others.
+    If there are more than ``most``, half of that number are the best ones, and the other half the latest of the rest.
     """
     trials = [trial for trial in told if not trial.failed]
     if len(trials) > most:
@@ -144,45 +159,24 @@ def usable_trials(told: Sequence[Trial], most: int) -> list[Trial]:
     return sorted(trials, key=lambda trial: trial.widths)
 
 
-def _allowed_candidates(problem: Problem) -> dict[Widths, None] | None:
-    """Return the candidates the budget allows; a dict, which keeps its order and is searched quickly."""
-    if problem.candidates is None:
-        return None
-    points = sorted(set(problem.candidates))
-    kept = problem.allowed(np.array(points, dtype=np.int64).reshape(-1, len(problem.bounds)))
-    return {point: None for point, allowed in zip(points, kept, strict=True) if allowed}
-
-
-def check_problem(problem: Problem) -> None:
+def _check_problem(problem: Problem) -> None:
     """Refuse a problem that no searcher can work on."""
     if not problem.bounds or not lies_in(problem.bounds, problem.bounds):
         raise InputError(f"bounds are {problem.bounds}; give one whole number, 0 or more, per hidden group")
-    if math.isinf(problem.difficulty):
-        raise InputError(
-            f"the task's difficulty is {problem.difficulty}; give M_t = A¹ - A², or NaN where it is unknown"
-        )
-    for position, experience in enumerate(problem.history):
-        if math.isinf(experience.difficulty):
-            raise InputError(f"history[{position}] has difficulty {experience.difficulty}; NaN says it is unknown")
+    earlier = {f"history[{place}]": experience.difficulty for place, experience in enumerate(problem.history)}
+    for what, difficulty in {"the task": problem.difficulty, **earlier}.items():
+        if math.isinf(difficulty):
+            raise InputError(f"{what} has difficulty {difficulty}; give M_t = A¹ - A², or NaN where it is unknown")
     for trial in problem.trained:
-        check_trial(trial, problem)
+        _check_trial(trial, problem)
     for what, points in (("candidate", problem.candidates or ()), ("pending child", problem.pending)):
         for widths in points:
-            if not lies_in(widths, problem.bounds):
-                raise InputError(
-                    f"{what} {widths} is not one whole number per group within the bounds {problem.bounds}"
-                )
+            _check_widths(what, widths, problem.bounds)
 
 
-def check_trial(trial: Trial, problem: Problem) -> None:
-    """Refuse a child of another shape, outside the bounds or the budget, or of a reward that cannot be compared."""
-    bounds = problem.bounds
-    if len(trial.widths) != len(bounds):
-        raise InputError(
-            f"widths {trial.widths} have {len(trial.widths)} entries; the problem has {len(bounds)} groups"
-        )
-    if not lies_in(trial.widths, bounds):
-        raise InputError(f"widths {trial.widths} are not whole numbers between 0 and the bounds {bounds}")
+def _check_trial(trial: Trial, problem: Problem) -> None:
+    """Refuse a child outside the bounds or the budget, or with a reward that cannot be compared."""
+    _check_widths("trial", trial.widths, problem.bounds)
     if not problem.allowed(np.array([trial.widths], dtype=np.int64))[0]:
         raise InputError(f"widths {trial.widths} exceed the budget of {problem.budget:,} parameters")
     if not trial.failed and not math.isfinite(trial.reward):
@@ -190,3 +184,8 @@ def check_trial(trial: Trial, problem: Problem) -> None:
             f"widths {trial.widths} have accuracy {trial.accuracy} but reward {trial.reward}; "
             "a failed child has a NaN accuracy, every other a finite reward"
         )
+
+
+def _check_widths(what: str, widths: Widths, bounds: Widths) -> None:
+    if not lies_in(widths, bounds):
+        raise InputError(f"{what} {widths} is not one whole number per group within the bounds {bounds}")

@@ -1,35 +1,37 @@
-"""What every fit of a Gaussian process here has in common: model, weak priors, positive parameters, bounded iterations.
+"""What the two Gaussian processes have in common: model, weak priors, positive parameters, a fit of few iterations.
 
-GPyTorch is imported when it is used: it takes seconds, and most users of this package never need it.
+BoTorch and GPyTorch are imported when they are used: that takes seconds, and most users never need them.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from bocl.search.problem import FloatArray
 
 
-def log_normal(mode: Any, scale: float = 1.0) -> Any:
-    """Return a log-normal prior with its highest density at ``mode``, a number or a tensor of them."""
-    import torch
+def log_normal(mode: float | FloatArray) -> Any:
+    """Return a log-normal prior with its highest density at ``mode``, a number or an array."""
     from gpytorch.priors import LogNormalPrior
 
-    mode = torch.as_tensor(mode, dtype=torch.float64)
-    return LogNormalPrior(mode.log() + scale**2, torch.full_like(mode, scale))  # its mode is exp(loc - scale²)
+    modes = torch.as_tensor(mode, dtype=torch.float64)
+    return LogNormalPrior(modes.log() + 1.0, torch.ones_like(modes))  # its mode is exp(loc - scale²)
 
 
 def positive() -> Any:
-    """Return a constraint that keeps a parameter's logarithm."""
-    import torch
+    """Return a constraint under which a parameter is stored as its logarithm."""
     from gpytorch.constraints import Positive
 
     return Positive(transform=torch.exp, inv_transform=torch.log)
 
 
-def make_model(inputs: Any, targets: FloatArray, kernel: Any, *, noise: float, noise_mode: float) -> Any:
+def make_model(
+    inputs: Tensor | FloatArray, targets: FloatArray, kernel: Any, *, noise: float, noise_mode: float
+) -> Any:
     """Return the BoTorch model of targets (n,) at inputs (n, d): a process of mean zero, measured with noise."""
-    import torch
     from botorch.models import SingleTaskGP
     from gpytorch.likelihoods import GaussianLikelihood
     from gpytorch.means import ZeroMean
@@ -47,9 +49,9 @@ def make_model(inputs: Any, targets: FloatArray, kernel: Any, *, noise: float, n
 
 
 def maximise_likelihood(model: Any, iterations: int) -> bool:
-    """Move a model's hyperparameters up likelihood times prior by L-BFGS-B; return whether it found any.
+    """Fit a model's hyperparameters to likelihood times prior by L-BFGS-B; return whether they can be used.
 
-    A limit on iterations rather than seconds: results must not depend on the machine's load.
+    Iterations are limited rather than seconds: results must not depend on the machine's load.
     """
     from botorch.exceptions.errors import OptimizationGradientError
     from botorch.optim.fit import fit_gpytorch_mll_scipy

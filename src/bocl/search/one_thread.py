@@ -1,4 +1,4 @@
-"""One thread of torch for a searcher's small matrices, and quiet."""
+"""One thread of torch for a searcher's small matrices."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run on one torch thread, restored after.
-
-    Matrices of a few dozen rows gain nothing from more, and sums keep their order.
-    """
-    import torch
-
+    """Run on one torch thread: matrices of a few dozen rows gain nothing from more, and sums keep their order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -25,7 +22,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def quiet_single_thread() -> Iterator[None]:
-    """Run on one torch thread, without the warnings that are of no use to the caller."""
+    """Run on one torch thread, without warnings that do not help the caller."""
     with warnings.catch_warnings(), one_thread():
         warnings.filterwarnings("ignore", message=r".torch\.jit\.", category=DeprecationWarning)
         from botorch.exceptions.warnings import BotorchWarning

@@ -1,22 +1,22 @@
 """The paper's search: warm start, Gaussian process, expected improvement by L-BFGS-B, rounded to integers.
 
-Read literally, with four corrections: r* is the best reward so far, the improvement divides by the standard
-deviation, the rounded point is the one recorded, and no point is tried twice.
+It follows the paper literally, with four corrections: r* is the best reward so far, the improvement divides by the
+standard deviation, the rounded point is the one recorded, and no point is tried twice.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from bocl.records.record import Widths
+from bocl.records.record import Experience, Widths
 from bocl.search import gaussian_process
+from bocl.search.lattice import lies_in
 from bocl.search.ledger import Ledger, LedgerSearch, usable_trials
-from bocl.search.problem import FloatArray
-from bocl.search.random_search import draw_point
-from bocl.search.warm_start import earlier_points
+from bocl.search.problem import FloatArray, Problem
 from bocl.seeding import seed_for
 
 MOST_DATA = 256  # a fit costs n³; N is about 20, so only a caller's own trials can reach this
@@ -25,12 +25,13 @@ MOST_DATA = 256  # a fit costs n³; N is about 20, so only a caller's own trials
 class PaperSearch(LedgerSearch):
     """The paper's: a Gaussian process on the reward, expected improvement, warm start from earlier tasks.
 
-    m opening points in one round, then one point at a time, each the best guess of a process fitted anew.
+    m opening points in one round, then one point at a time, each chosen by a newly fitted process. The opening points
+    are the widths that the m earlier tasks nearest in |M_j - M_t| were given, filled up with random points.
 
-    - The process sees trials of this search that did not fail. Children trained beforehand (z = 0) are not
+    - The process only sees trials of this search that did not fail. Children trained beforehand (z = 0) are not
       among them, but they can win.
-    - Asked again while points are pending, it takes each of them to be worth its posterior mean.
-    - With fewer than two usable trials, or all of one reward, there is nothing to fit: the point is random.
+    - If asked again while points are pending, it assumes that each of them gives its posterior mean.
+    - With fewer than two usable trials, or if all have the same reward, there is nothing to fit: the point is random.
     - [] while points are pending means: tell those first.
     """
 
@@ -46,38 +47,49 @@ class PaperSearch(LedgerSearch):
 
 
 def _hand_out_opening_point(ledger: Ledger) -> Widths:
-    """Hand out what the nearest earlier task was given, if it is not taken; a random point where there is none."""
+    """Hand out the widths of the nearest earlier task that are not taken; a random point if there are none."""
     earlier = ledger.free(earlier_points(ledger.problem))
-    if not earlier:
-        return draw_point(ledger)
-    ledger.hand_out(earlier[0])
-    return earlier[0]
+    return ledger.hand_out(earlier[0]) if earlier else ledger.hand_out_random()
+
+
+def earlier_points(problem: Problem) -> list[Widths]:
+    """Return the widths committed for earlier tasks, nearest difficulty first, each once.
+
+    Equally near tasks come most recent first, tasks of unknown difficulty last. Widths outside the bounds or of another
+    network are left out. If this task's difficulty is unknown, no task is near it.
+    """
+    if math.isnan(problem.difficulty):
+        return []
+
+    def distance(task: Experience) -> float:
+        return math.inf if math.isnan(task.difficulty) else abs(task.difficulty - problem.difficulty)
+
+    recent_first = problem.history[::-1]
+    points = dict.fromkeys(task.best for task in sorted(recent_first, key=distance))
+    return [point for point in points if lies_in(point, problem.bounds)]
 
 
 def _hand_out_likely_point(ledger: Ledger) -> Widths:
     """Hand out the untried point of highest expected improvement, as far as L-BFGS-B and rounding find it."""
     trials = usable_trials(ledger.told, MOST_DATA)
-    if len({trial.reward for trial in trials}) < 2:
-        return draw_point(ledger)
+    rewards = np.array([trial.reward for trial in trials])
+    if len(set(rewards.tolist())) < 2:
+        return ledger.hand_out_random()
     bounds = ledger.problem.bounds
-    process = gaussian_process.fit(
-        scale([trial.widths for trial in trials], bounds), np.array([trial.reward for trial in trials])
-    )
-    best = max(trial.reward for trial in trials)
+    process = gaussian_process.fit(scale([trial.widths for trial in trials], bounds), rewards)
+    best = float(rewards.max())
     if ledger.pending:
         pending = scale(ledger.pending, bounds)
         process = gaussian_process.believe(process, pending)
         best = max(best, float(gaussian_process.predict(process, pending)[0].max()))
     seed = seed_for(ledger.problem.seed, "ascent", ledger.started)
     rounded = unscale(gaussian_process.maximise_improvement(process, best, seed), bounds)
-    point = rounded[0]
     free = ledger.free(rounded)
-    if point not in free:
-        free = free or ledger.nearest(point)
-        values = gaussian_process.log_expected_improvement(process, scale(free, bounds), best)
-        point = free[int(np.argmax(values))]
-    ledger.hand_out(point)
-    return point
+    if rounded[0] in free:
+        return ledger.hand_out(rounded[0])
+    free = free or ledger.nearest(rounded[0])
+    values = gaussian_process.log_expected_improvement(process, scale(free, bounds), best)
+    return ledger.hand_out(free[int(np.argmax(values))])
 
 
 def scale(points: Sequence[Widths], bounds: Widths) -> FloatArray:

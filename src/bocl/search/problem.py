@@ -1,12 +1,13 @@
-"""All a searcher may know of a task: integers in, integers out. No networks, no data.
+"""All that a searcher knows about a task: integers in, integers out. No networks, no data.
 
 z ∈ {0 … bounds_1} × … × {0 … bounds_n},  parameters(z) ≤ budget        maximise r(z)
 
-    r(z) = A(z) - penalty(z)                                without a target
-         = A(z)                         where A < target    with one: any child that reaches it beats all that do
-         = target + SAVED s(z)          where A ≥ target    not, and of those the one with the fewest parameters wins
+    r(z) = A(z) - penalty(z)           without a target
+         = A(z)                        with a target, where A < target
+         = target + SAVED s(z)         with a target, where A ≥ target
 
-s(z) is the share that z saves of what could be added beyond z = 0, from 0 to 1.
+With a target, any child that reaches it beats all that do not, and among those the one with the fewest parameters wins.
+s(z), from 0 to 1, is the share of the parameters that could be added beyond z = 0 and that z does not add.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-#: What it is worth, in accuracy, to save all that could be added: the same for every target, so that a search for 0.999
-#: goes on for as small a saving as one for 0.9 (``search.least_gain`` = 0.002 is a fiftieth of it).
+#: What it is worth, in accuracy, to add nothing. It is the same for every target, so that a search for 0.999 continues
+#: for as small a saving as one for 0.9 (``search.least_gain`` = 0.002 is a fiftieth of it).
 SAVED = 0.1
 
 
@@ -34,16 +35,16 @@ class Problem:
     """One task's search.
 
     bounds      most units that may be added to each group, inclusive; 0 keeps a group as it is
-    parameters  (n, groups) integers → (n,) parameters those widths would add; never fewer for larger widths
+    parameters  (n, groups) integers → (n,) parameters that those widths would add; never fewer for larger widths
     penalty     (n, groups) integers → (n,) Σ α_i z_i, in units of accuracy
-    trained     children of this task already trained (z = 0); they can win, they are never asked for again
+    trained     children of this task that are already trained (z = 0); they can win, but must not be asked for
     history     earlier tasks of the run, oldest first
-    difficulty  this task's M_t; NaN where it was not measured
-    seed        of every random choice the searcher makes
-    budget      most parameters this task may add, all of them: shared, head, attention, norms; None is no limit
-    target      accuracy that is enough: the smallest network to reach it is wanted; None prices units by penalty
-    candidates  the only widths that may be asked for; None: all of the box
-    pending     children to be trained along with the first round (z = 0) and told with it; never asked for either
+    difficulty  this task's M_t; NaN if it was not measured
+    seed        for every random choice of the searcher
+    budget      most parameters that this task may add in all: shared, head, attention, norms; None: no limit
+    target      accuracy that is enough: the smallest network that reaches it wins; None: units are priced by penalty
+    candidates  the only widths that may be asked for; None: the whole box
+    pending     children that are trained and told with the first round (z = 0); they must not be asked for either
     """
 
     bounds: Widths
@@ -59,14 +60,14 @@ class Problem:
     pending: tuple[Widths, ...] = ()
 
     def allowed(self, z: IntArray) -> BoolArray:
-        """Return (n,): which of the widths (n, groups) the budget lets be trained."""
+        """Return (n,): which of the widths (n, groups) are within the budget."""
         if self.budget is None:
             return np.ones(len(z), dtype=np.bool_)
         within: BoolArray = self.parameters(z) <= self.budget
         return within
 
     def reward(self, accuracy: FloatArray, z: IntArray) -> FloatArray:
-        """Return r (…, n) of children with the widths (n, groups) that are, or were, as accurate as (…, n) says."""
+        """Return r (…, n) of children with accuracies (…, n) and widths (n, groups)."""
         if self.target is None:
             return accuracy - self.penalty(z)
         ends = np.array([(0,) * len(self.bounds), self.bounds], dtype=np.int64)
@@ -78,29 +79,29 @@ class Problem:
 
 @runtime_checkable
 class Explains(Protocol):
-    """A searcher that can be looked at from outside."""
+    """A searcher that can explain itself."""
 
     def diagnostics(self) -> Diagnostics | None:
-        """Return how far its model is to be trusted and what it believes; None while there is none."""
+        """Return how far its model can be trusted and what it believes; None if there is no model yet."""
         ...
 
 
 class Searcher(Protocol):
-    """Ask for widths, tell what they were worth, take the best.
+    """Ask for widths, tell how they did, take the best.
 
-    A class, or another factory of searchers, that has an attribute ``wants_difficulty = True`` has M_t measured before
-    each search, which costs one more training; z = 0 is trained by then (``Problem.trained``). All others find NaN, and
-    z = 0 in ``Problem.pending``.
+    If the class, or another factory of searchers, has an attribute ``wants_difficulty = True``, M_t is measured before
+    each search. That costs one more training; z = 0 is then in ``Problem.trained``. Otherwise M_t is NaN, and z = 0 is
+    in ``Problem.pending``.
     """
 
     def ask(self, count: int) -> list[Widths]:
-        """Return 1 … count new widths to train in one round; [] means the search is finished."""
+        """Return 1 … count new widths to train in one round; [] ends the search."""
         ...
 
     def tell(self, trials: Sequence[Trial]) -> None:
-        """Take in trained children, in any order, ``Problem.pending`` among the first; a NaN accuracy is a failure."""
+        """Take in trained children, in any order, first ``Problem.pending``; a NaN accuracy means that one failed."""
         ...
 
     def best(self) -> Widths:
-        """Return the widths to commit: always those of a child that was trained."""
+        """Return the widths to commit: those of a trained child."""
         ...

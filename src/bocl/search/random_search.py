@@ -1,10 +1,9 @@
-"""Random search: uniform over the lattice, as far as allowed, no point twice. The control all others must beat."""
+"""Random search: uniform over the lattice within the budget, no point twice. The control that all others must beat."""
 
 from __future__ import annotations
 
 from bocl.records.record import Widths
-from bocl.search.ledger import Ledger, LedgerSearch
-from bocl.seeding import seed_for
+from bocl.search.ledger import LedgerSearch
 
 
 class RandomSearch(LedgerSearch):
@@ -12,18 +11,10 @@ class RandomSearch(LedgerSearch):
 
     Uniform draws under the same N, H and m as every searcher; its opening points are random too.
 
-    The i-th point follows from the seed, i and the points taken before it, so the same points are tried
-    however many are asked for in a round. [] while points are pending means: tell those first.
+    A point depends only on the seed, its number and the points taken before it, so the same points are tried
+    whatever the size of a round. [] while points are pending means: tell those first.
     """
 
     def ask(self, count: int) -> list[Widths]:
         """Return 1 … count new widths, [] when there is nothing more to try."""
-        return [draw_point(self._ledger) for _ in range(self._ledger.room(count))]
-
-
-def draw_point(ledger: Ledger) -> Widths:
-    """Hand out a random untried point; there must be one."""
-    seed = seed_for(ledger.problem.seed, "random point", ledger.started)
-    point = ledger.random(seed)
-    ledger.hand_out(point)
-    return point
+        return [self._ledger.hand_out_random() for _ in range(self._ledger.room(count))]

@@ -1,4 +1,4 @@
-"""Names → searchers, and what a searcher needs before it begins."""
+"""Names → searchers, and whether a searcher needs the difficulty measured."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def make_searcher(problem: Problem, settings: SearchSettings) -> Searcher:
 
 
 def wants_difficulty(factory: SearcherFactory, settings: SearchSettings) -> bool:
-    """Return whether M_t is to be measured for a searcher of this factory: ``factory.wants_difficulty``, else False.
+    """Return whether M_t must be measured for a searcher of this factory: ``factory.wants_difficulty``, else False.
 
-    ``make_searcher`` speaks for the class that the settings name, a ``partial`` for what it calls.
+    For ``make_searcher`` the class that the settings name decides, for a ``partial`` the function that it calls.
     """
     if factory is make_searcher:
         factory = SEARCHERS[settings.kind]

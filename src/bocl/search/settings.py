@@ -1,4 +1,4 @@
-"""How a search is run: which searcher, how many trials, how far each group may grow."""
+"""Settings of a search: which searcher, how many trials, how far each group may grow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bocl.records.record import Widths
 
 SearchKind = Literal["bayesian", "paper", "random", "reinforce"]
 ControllerName = Literal["tuned", "as-released"]
-MOST_UNITS = 100_000  # one group may grow by for one task: far beyond what is useful, and what memory holds
+MOST_UNITS = 100_000  # that one group may grow by for one task: far more than is useful or fits in memory
 Units = Annotated[Natural, Field(le=MOST_UNITS)]
 
 
@@ -24,17 +24,17 @@ class SearchSettings:
     kind              which searcher: "bayesian" (a Gaussian process on accuracy), "paper" (on the reward, as in the
                       paper), "random" or "reinforce" (RCL's)
     trials            N: most children trained after the opening points
-    patience          H: children in a row, after the opening points, without a new best reward
+    patience          H: children in a row without a new best reward, after the opening points, that end the search
     warm_points       m: opening points, trained before the search proper begins
     bounds            most units a group may grow by: one number for all groups, or one per group
-    round_size        children asked for, and trained together, in one round; a searcher may give fewer. z = 0 comes
-                      along with the first round, or alone before it where children are trained one by one
+    round_size        children asked for, and trained together, in one round; a searcher may give fewer. z = 0 is
+                      trained with the first round, or before it if children are trained one by one
     memory_gb         most memory that children trained together may take; a larger round is trained in parts
     children_at_once  most children trained together: a larger round is trained in parts; None: as many as fit
-    least_gain        of "bayesian": it is over when no point is expected to raise the reward by this much; 0: never.
-                      With a target reached, saving all that could be added counts 0.1
-    transfer          of "bayesian": whether the trials of earlier tasks are data for this one
-    controller        of "reinforce": "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
+    least_gain        "bayesian" only: it ends when no point is expected to raise the reward by this much; 0: never.
+                      Once a target is reached, adding nothing at all counts as a gain of 0.1
+    transfer          "bayesian" only: whether the trials of earlier tasks are data for this one
+    controller        "reinforce" only: "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
     """
 
     kind: SearchKind = "bayesian"
@@ -55,5 +55,5 @@ class SearchSettings:
         return self.warm_points + self.trials
 
     def bounds_for(self, groups: int) -> Widths:
-        """Return one bound per hidden group of a network that has ``groups`` of them."""
+        """Return one bound per hidden group of a network with ``groups`` groups."""
         return per_group("search.bounds", self.bounds, groups)

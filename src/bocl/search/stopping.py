@@ -1,11 +1,11 @@
-"""When a search is over, for every searcher; one that sees nothing more to gain may end before (``bayesian.py``).
+"""When a search is over, for every searcher. ``bayesian.py`` may end earlier, when it expects no more gain.
 
 The first m trials open the search, whoever chose them. After them a search ends with
 
     N  trials in all,  or  H  trials in a row without a new best reward,  or  no untried point left.
 
-Trials already handed out count as if they brought nothing new. A searcher that is asked for many points at
-once therefore never trains one that it would not have trained when asked one at a time.
+Pending trials count as if they brought no new best. So a searcher that is asked for many points at once never trains
+a point that it would not have trained when asked for one at a time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from bocl.search.settings import SearchSettings
 
 
 def trials_left(told: Sequence[Trial], *, pending: int, untried: int, settings: SearchSettings) -> int:
-    """Return how many more points may be handed out now.
+    """Return how many more points may be handed out now; with nothing pending, 0 means that the search is over.
 
     told     trained children in the order they were told; a failed one counts as a trial, never as a new best
-    pending  points handed out and not told yet
-    untried  lattice points neither trained nor pending
-
-    With nothing pending, 0 means that the search is over.
+    pending  number of points handed out and not told yet
+    untried  number of lattice points neither trained nor pending
     """
     opening_left = max(0, settings.warm_points - len(told))
     searched = max(0, len(told) - settings.warm_points)
@@ -34,7 +32,7 @@ def trials_left(told: Sequence[Trial], *, pending: int, untried: int, settings: 
 
 
 def trials_without_gain(told: Sequence[Trial], settings: SearchSettings) -> int:
-    """Return how many of the latest trials, opening ones left out, came after the best reward so far."""
+    """Return how many trials after the opening ones have passed since the best reward so far."""
     best = float("-inf")
     stale = 0
     for position, trial in enumerate(told):

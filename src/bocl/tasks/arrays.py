@@ -1,4 +1,4 @@
-"""A stream of the user's own data, from one pair of arrays per task."""
+"""A stream of your own data, from one pair of arrays per task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from bocl.errors import ConfigError, DataError
 from bocl.seeding import seed_for
 from bocl.tasks.images import channel_statistics, fingerprint_of
 from bocl.tasks.partition import cut
-from bocl.tasks.samples import Samples, check_alike, check_fit, checked_samples, class_count, make_split, make_task
+from bocl.tasks.samples import (
+    Samples,
+    check_alike,
+    check_classes,
+    check_test,
+    checked_samples,
+    make_split,
+    make_task,
+)
 from bocl.tasks.task import Split, Task, checked_index
 from bocl.wording import counted, shown
 
@@ -25,7 +33,7 @@ _PAIRS = "a list with one pair (X, y) per task"
 
 @dataclass(frozen=True, eq=False)
 class ArrayStream:
-    """Tasks that were checked and split when the stream was made."""
+    """Tasks of a user's arrays, checked and split when the stream is made."""
 
     tasks: tuple[Task, ...] = field(repr=False)
     test_splits: tuple[Split, ...] = field(repr=False)
@@ -60,28 +68,26 @@ def from_arrays(
 ) -> ArrayStream:
     """Make a stream of your own data.
 
-    tasks          one pair (X, y) per task, numpy arrays or torch tensors: X (n, d) or (n, channels, height,
-                   width), of one shape throughout, and y (n,) integers 0 … C-1, where C may differ by task
-    test           one pair (X, y) per task; left out, ``test_fraction`` of each task is set aside for it
-    validation     fraction of what remains that is set aside to choose by, never trained on
+    tasks          one pair (X, y) per task, numpy arrays or torch tensors: X (n, d) or (n, channels, height, width),
+                   of the same shape in all tasks, and y (n,) integers 0 … C-1, where C may differ by task
+    test           one pair (X, y) per task; if left out, ``test_fraction`` of each task is set aside for testing
+    validation     fraction of the rest that is set aside to make choices by, and never trained on
     seed           decides which samples go where
-    names          one per task, for people
+    names          one per task, for display
 
-    Both parts that are cut off hold every class in its share. Bytes (uint8) stay bytes and are scaled by the
-    mean and standard deviation of the task's training part (per channel of images, one value for vectors);
-    other numbers become float32 and are used as they are.
+    Both parts that are set aside hold every class in proportion. Bytes (uint8) stay bytes and are scaled by the mean
+    and standard deviation of the task's training part (per channel of images, one value for vectors). Other numbers
+    become float32 and are used as they are.
     """
     _check_fraction("validation", validation)
     _check_fraction("test_fraction", test_fraction)
-    _check_list("tasks", tasks, _PAIRS)
+    _check_list("tasks", tasks, _PAIRS, tasks)
     if len(tasks) == 0:
         raise DataError(f"tasks is empty; give {_PAIRS}")
-    for what, values, wanted in (("names", names, "a list with one name per task"), ("test", test, _PAIRS)):
-        if values is not None:
-            _check_list(what, values, wanted)
-            if len(values) != len(tasks):
-                entries = counted(len(values), "entry", "entries")
-                raise DataError(f"{what} has {entries} for {counted(len(tasks), 'task')}; give one for each task")
+    if names is not None:
+        _check_list("names", names, "a list with one name per task", tasks)
+    if test is not None:
+        _check_list("test", test, _PAIRS, tasks)
     seed = checked("seed", seed, Natural)
 
     first: Samples | None = None
@@ -92,13 +98,12 @@ def from_arrays(
         samples = checked_samples(*_pair(pair, where), where)
         first = first or samples
         check_alike(samples, first, where, "those of tasks[0]")
+        check_classes(samples.labels, where, least=3 if test is None else 2)
         if test is None:
-            classes = class_count(samples.labels, where, least=3)
             samples, held_out = cut(samples, _share(test_fraction, samples), seed_for(seed, "test", index), leave=2)
         else:
-            classes = class_count(samples.labels, where, least=2)
             held_out = checked_samples(*_pair(test[index], f"test[{index}]"), f"test[{index}]")
-            check_fit(held_out, samples, classes, f"test[{index}]")
+            check_test(held_out, samples, f"test[{index}]")
         train, chosen_by = cut(samples, _share(validation, samples), seed_for(seed, "validation", index))
         mean, std = _scale(train.inputs)
         name = str(names[index]) if names is not None else f"task {index + 1}"
@@ -114,8 +119,8 @@ def _share(fraction: float, samples: Samples) -> int:
 def _scale(inputs: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if inputs.dtype != np.uint8:
         return (0.0,), (1.0,)
-    # A vector is one channel: a flattened image has pixels that hardly change, and dividing by their own
-    # deviation would make them the loudest.
+    # A vector is one channel: a flattened image has pixels that hardly change, and divided by their own deviation they
+    # would become the largest.
     return channel_statistics(inputs if inputs.ndim == 4 else inputs[:, None, None, :])
 
 
@@ -125,9 +130,12 @@ def _pair(pair: Any, where: str) -> tuple[Any, Any]:
     return pair[0], pair[1]
 
 
-def _check_list(name: str, values: object, wanted: str) -> None:
+def _check_list(name: str, values: Sequence[Any], wanted: str, tasks: Sequence[Any]) -> None:
     if not isinstance(values, list | tuple):
         raise DataError(f"{name} is {type(values).__name__}, not a list; give {wanted}")
+    if len(values) != len(tasks):
+        entries = counted(len(values), "entry", "entries")
+        raise DataError(f"{name} has {entries} for {counted(len(tasks), 'task')}; give one for each task")
 
 
 def _check_fraction(name: str, value: object) -> None:

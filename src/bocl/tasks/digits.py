@@ -10,13 +10,13 @@ from bocl.seeding import seed_for
 from bocl.tasks.images import LabelledImages, fingerprint_of, labelled_images
 from bocl.tasks.partition import stratified_rows
 
-BYTES_PER_STEP = 15  # the published values are whole numbers 0 … 16: times 15 they are bytes, exactly
+BYTES_PER_STEP = 15  # the published values are whole numbers 0 … 16; times 15 they are exact bytes
 TEST_IMAGES = 360
 
 
 @lru_cache(maxsize=4)
 def load_digits(seed: int = 0) -> LabelledImages:
-    """Return the digits as bytes, with a test part of 360 drawn by the seed: they come without one."""
+    """Return the digits as bytes. They come without a test part, so the seed draws one of 360 images."""
     from sklearn.datasets import load_digits as load_published_digits
 
     published = load_published_digits()

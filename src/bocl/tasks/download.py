@@ -1,4 +1,4 @@
-"""Fetching one file from the first mirror that gives the right bytes."""
+"""Downloads a file from the first mirror that gives the right bytes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SCHEMES = ("https://",)
 
 
 def download(mirrors: Sequence[str], target: Path, known_hash: str, limit: int, failures: list[str]) -> bool:
-    """Try the mirrors in turn; return whether ``target`` is there now, and append why each mirror failed.
+    """Try the mirrors in turn; return whether ``target`` now exists, and append to ``failures`` why each mirror failed.
 
-    The file appears under its name only when it is complete and has its hash. A transfer that was cut is tried
-    once more after all mirrors had their turn; one of more than ``limit`` bytes is broken off.
+    The file appears only when it is complete and has the right hash. A transfer that was cut off is tried once more
+    after all other mirrors. A transfer of more than ``limit`` bytes is stopped.
     """
     import pooch
     import requests
@@ -33,7 +33,7 @@ def download(mirrors: Sequence[str], target: Path, known_hash: str, limit: int, 
                     path=target.parent,
                     downloader=lambda address, place, _: _fetch(address, Path(place), limit),
                 )
-        except (OSError, ValueError) as error:  # the network, the disk, and pooch's word for a wrong hash
+        except (OSError, ValueError) as error:  # the network, the disk, or a wrong hash
             failures.append(f"{address}: {_reason(error)}")
             was_cut = isinstance(error, requests.exceptions.ChunkedEncodingError)
             if was_cut and address not in queue[len(mirrors) :]:
@@ -44,7 +44,7 @@ def download(mirrors: Sequence[str], target: Path, known_hash: str, limit: int, 
 
 
 def _fetch(address: str, place: Path, limit: int) -> None:
-    """Write what an address answers; a redirect cannot leave SCHEMES, because nothing is there to follow it."""
+    """Write what an address sends. A redirect cannot leave SCHEMES, because the session has no adapter for others."""
     import requests
     from tqdm import tqdm
 
@@ -65,11 +65,11 @@ def _fetch(address: str, place: Path, limit: int) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return one short line: what the libraries say spans several, with the address again."""
+    """Return one short line; the messages of the libraries have several, and repeat the address."""
     import requests
 
-    if isinstance(error, requests.exceptions.InvalidSchema):  # no adapter is there for the address
-        return "not encrypted: https alone is used"
+    if isinstance(error, requests.exceptions.InvalidSchema):  # the session has no adapter for the address
+        return "not encrypted: only https is used"
     if isinstance(error, requests.RequestException):
         return type(error).__name__ if error.response is None else f"answered {error.response.status_code}"
     return "the file has the wrong hash" if type(error) is ValueError else str(error)
@@ -77,7 +77,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keep pooch's running commentary out of the way; the progress bar and the errors say enough."""
+    """Hide pooch's messages; the progress bar and the errors say enough."""
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

@@ -1,7 +1,7 @@
-"""Where data files are looked for, and the proof that they are the published ones.
+"""Finds data files and checks that they are the published ones.
 
-Looked for in this order: the folder given as ``data``, the folder named by BOCL_DATA, the user's cache. What
-is nowhere is downloaded into the cache. A file is believed by its hash alone, never by its name.
+Folders are searched in this order: the one given as ``data``, the one named by BOCL_DATA, the user's cache. What is in
+none of them is downloaded into the cache. A file is trusted only by its hash.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class PublishedFile:
     """A file as its authors publish it."""
 
     place: str  # below a data folder: "MNIST/raw/train-labels-idx1-ubyte.gz"
-    hash: str  # "sha256:…"; "md5:…" where the authors give no better
-    mirrors: tuple[str, ...] = ()  # whole addresses, tried in turn
+    hash: str  # "sha256:…", or "md5:…" if the authors give nothing better
+    mirrors: tuple[str, ...] = ()  # full addresses, tried in turn
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ class FoundFile:
 def obtain(what: str, editions: Sequence[tuple[PublishedFile, ...]], data: Path | str | None) -> tuple[FoundFile, ...]:
     """Return the files of the first edition that is complete in some folder, or download one.
 
-    ``editions`` are different forms of the same data, best first. Only those of a single file with mirrors
-    can be downloaded.
+    ``editions`` are different forms of the same data, best first. Only a single file with mirrors can be downloaded.
     """
     folders = search_folders(data)
     for folder in folders:
@@ -63,12 +62,12 @@ def obtain(what: str, editions: Sequence[tuple[PublishedFile, ...]], data: Path 
 
 
 def search_folders(data: Path | str | None) -> list[Path]:
-    """Return the folders to look in, the cache last; one that was asked for must exist."""
+    """Return the folders to look in, the cache last; a folder that the user named must exist."""
     folders = []
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     for source, folder in (("data", data), (ENVIRONMENT_VARIABLE, named)):
         if folder:
-            path = Path(os.path.expanduser(folder))  # and os.path.isdir: they raise nothing, whatever the name
+            path = Path(os.path.expanduser(folder))  # like os.path.isdir, it never raises
             if not os.path.isdir(path):
                 raise DataError(f"{source} is {str(folder)!r}, which is not a folder; create it or correct the path")
             folders.append(path)
@@ -76,12 +75,12 @@ def search_folders(data: Path | str | None) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """Return the user's cache, where downloads are kept."""
+    """Return the user's cache folder, where downloads are kept."""
     return Path(platformdirs.user_cache_dir("bocl", appauthor=False))
 
 
 def read_verified(file: FoundFile) -> bytes:
-    """Return the content of a file that has its hash; it is read once, so that what is checked is what is used."""
+    """Return the content of a file after checking its hash. It is read once: what is checked is what is used."""
     try:
         with file.path.open("rb") as stream:
             content = stream.read(LARGEST + 1)
@@ -92,11 +91,11 @@ def read_verified(file: FoundFile) -> bytes:
 
 
 def verify_bytes(content: bytes, wanted: str, where: str) -> None:
-    """Refuse bytes, of a file or of a member of an archive, that do not have the hash wanted."""
+    """Refuse the bytes of a file, or of a member of an archive, if they have another hash."""
     algorithm, _, digest = wanted.partition(":")
     found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
     if found != digest:
         raise DataError(
-            f"{where} is not the published file: its {algorithm} is {found}, wanted {digest}; delete or "
-            "move it to have it looked for elsewhere or downloaded again"
+            f"{where} is not the published file: its {algorithm} is {found}, not {digest}; delete or "
+            "move it, and it will be looked for elsewhere or downloaded again"
         )

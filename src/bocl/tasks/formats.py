@@ -1,4 +1,4 @@
-"""Bytes of published data files → arrays. Nothing here opens a file, unpacks to disk or takes a size on trust."""
+"""Bytes of published data files → arrays. Nothing here opens a file, unpacks to disk or trusts a declared size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bocl.errors import DataError
 
 CIFAR_RECORD = 2 + 3 * 32 * 32  # coarse label, fine label, red plane, green plane, blue plane
 MOST_DIMENSIONS = 3  # of an idx file: images, rows, columns
-TAR_SLACK = 1 << 20  # bytes of headers, padding and members nobody asks for
+TAR_SLACK = 1 << 20  # bytes of headers, padding and other members
 
 
 def gunzip(data: bytes, limit: int, where: str) -> bytes:
@@ -34,7 +34,7 @@ def gunzip(data: bytes, limit: int, where: str) -> bytes:
 
 
 def tar_members(data: bytes, limits: Mapping[str, int], where: str) -> dict[str, bytes]:
-    """Return the plain files named in ``limits`` (name → most bytes) of a .tar.gz file; all else is passed over."""
+    """Return the plain files named in ``limits`` (name → most bytes) of a .tar.gz file; all others are ignored."""
     content = gunzip(data, TAR_SLACK + sum(limits.values()), where)
     members: dict[str, bytes] = {}
     try:
@@ -88,16 +88,16 @@ def cifar_pickle(data: bytes, where: str) -> tuple[NDArray[np.uint8], NDArray[np
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Builds numpy arrays out of numbers and bytes, and refuses every other name a pickle may call."""
+    """Builds numpy arrays from numbers and bytes, and refuses every other name that a pickle may call."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise DataError(f"the pickle asks for {module}.{name}, which a data file has no need of; do not trust it")
+            raise DataError(f"the pickle asks for {module}.{name}, which a data file does not need; do not trust it")
         return _ALLOWED[module, name]
 
 
 def _empty_array(kind: type, shape: tuple[int, ...], code: bytes) -> NDArray[Any]:
-    """Stand in for numpy's helper, whose module moved between versions: pickle fills the array afterwards."""
+    """Replace numpy's helper, whose module differs between versions; pickle fills the array afterwards."""
     if kind is not np.ndarray or shape != (0,):
         raise DataError("the pickle builds an array in a way numpy does not; do not trust it")
     return np.ndarray(shape, np.dtype(code.decode("ascii")))

@@ -1,4 +1,4 @@
-"""An image data set in memory, shared by the streams that are made from it."""
+"""An image data set in memory, shared by the streams made from it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class LabelledImages:
-    """Images as published, in bytes, read-only because several streams read the same memory.
+    """Images as published, in bytes. They are read-only, because several streams share them.
 
     train_images  (n, channels, height, width)  uint8      train_labels  (n,)  int64
     test_images   (m, channels, height, width)  uint8      test_labels   (m,)  int64
-    mean, std     per channel of the training images, in units of bytes / 255
-    fingerprint   sha256 of the source, the same however it was stored
+    mean, std     of training images / 255, per channel
+    fingerprint   sha256 of the data, whichever files it was read from
     """
 
     name: str
@@ -36,7 +36,7 @@ def labelled_images(
     test: tuple[NDArray[np.uint8], NDArray[np.int64]],
     fingerprint: str | None = None,
 ) -> LabelledImages:
-    """Seal the arrays and compute their statistics, from the training images alone."""
+    """Make the arrays read-only and compute the statistics of the training images."""
     arrays = (*train, *test)
     for array in arrays:
         array.flags.writeable = False
@@ -45,14 +45,13 @@ def labelled_images(
 
 
 def channel_statistics(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation per channel of (n, channels, height, width), in bytes / 255.
+    """Return mean and standard deviation per channel of images / 255, (n, channels, height, width).
 
-    Sums are exact integers, so that every machine finds the same bits. A channel that never changes gets
-    standard deviation 1: it is centred and left at that.
+    Sums are exact integers, so every machine gets the same bits. A constant channel gets standard deviation 1.
     """
     total = np.zeros(images.shape[1], dtype=np.int64)
     total_of_squares = np.zeros(images.shape[1], dtype=np.int64)
-    for start in range(0, len(images), 1000):  # in pieces: a wider copy of a whole data set would not be small
+    for start in range(0, len(images), 1000):  # in pieces: a wider copy of the whole data set would be large
         piece = images[start : start + 1000].astype(np.uint16)
         total += piece.sum(axis=(0, 2, 3), dtype=np.int64)
         total_of_squares += np.square(piece).sum(axis=(0, 2, 3), dtype=np.int64)  # 255² fits 16 bits

@@ -1,4 +1,4 @@
-"""Permutations and rotations in turn: tasks 1, 3, 5 … shuffle the pixels, tasks 2, 4, 6 … turn the images."""
+"""Permutations and rotations in turn: tasks 1, 3, 5 … shuffle the pixels, tasks 2, 4, 6 … rotate the images."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ def mixed_mnist(tasks: int = 10, seed: int = 0, data: Path | str | None = None) 
 
 
 def rotation_angle(seed: int, index: int, tasks: int) -> float:
-    """Return the angle of task ``index`` in degrees: 0 … 180 is cut into one bin per rotation of the stream.
+    """Return the angle of task ``index`` in degrees: 0 … 180 is divided into one bin per rotation of the stream.
 
-    The seed decides which bin a rotation gets, and the place of the angle within it. Ten tasks have five bins
-    of 36 degrees.
+    The seed decides which bin a rotation gets, and the angle within it. Ten tasks have five bins of 36 degrees.
     """
     bins = tasks // 2
     bin_of = np.random.default_rng(seed_for(seed, "rotation bins", bins)).permutation(bins)
@@ -42,10 +41,10 @@ def rotation_angle(seed: int, index: int, tasks: int) -> float:
 
 
 def rotation(angle: float, height: int, width: int) -> Transform:
-    """Return the rotation by ``angle`` degrees about the centre, bilinear, dark where nothing was.
+    """Return the rotation by ``angle`` degrees about the centre, bilinear, with black corners.
 
-    It is linear in the pixels, so the unit images are rotated once and all others are sums of them: a sparse
-    matrix with four entries a row, many times faster than one call per image.
+    It is linear in the pixels, so it is a sparse matrix with four entries per row: the rotated unit images. That is
+    many times faster than one call per image.
     """
     from scipy import ndimage, sparse
 
@@ -57,7 +56,7 @@ def rotation(angle: float, height: int, width: int) -> Transform:
     def rotated(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         planes = images.reshape(-1, pixels)
         result = np.empty_like(planes)
-        for start in range(0, len(planes), 256):  # in pieces that stay in the processor cache: five times faster
+        for start in range(0, len(planes), 256):  # pieces that fit in the processor cache: five times faster
             piece = planes[start : start + 256]
             result[start : start + 256] = np.rint(matrix @ piece.T.astype(np.float64)).T
         return result.reshape(images.shape)

@@ -1,4 +1,4 @@
-"""Cutting a set of labelled samples in two so that every class is in both parts."""
+"""Cuts labelled samples in two so that every class is in both parts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bocl.tasks.samples import Samples
 def stratified_rows(
     labels: NDArray[np.int64], size: int, seed: int, leave: int = 1
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw ``size`` rows, each class in its share, and return (kept rows, drawn rows), both ascending.
+    """Draw ``size`` rows, from each class in proportion, and return (kept rows, drawn rows), both ascending.
 
     labels  (n,) integers 0 … C-1, every class more than ``leave`` times
 
-    Shares are rounded by largest remainder, so that they add up to ``size`` exactly. Only a class so rare
-    (or a ``size`` so large) that no sample would be drawn or fewer than ``leave`` kept moves the total.
+    Shares are rounded by largest remainder, so that they add up to ``size``. At least one sample of each class is drawn
+    and ``leave`` are kept, which may change the total if a class is very rare or ``size`` very large.
     """
     class_sizes = np.bincount(labels)  # (C,)
     exact = size * class_sizes / len(labels)
@@ -34,7 +34,7 @@ def stratified_rows(
 
 
 def cut(samples: Samples, size: int, seed: int, leave: int = 1) -> tuple[Samples, Samples]:
-    """Return (kept samples, drawn samples), by the rows of ``stratified_rows``."""
+    """Return (kept samples, drawn samples), cut by ``stratified_rows``."""
     kept, drawn = (
         Samples(samples.inputs[rows], samples.labels[rows])
         for rows in stratified_rows(samples.labels, size, seed, leave)

@@ -1,4 +1,4 @@
-"""Every task sees the same images through its own fixed shuffling of the pixels."""
+"""Every task has the same images, with the pixels shuffled in its own way."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bocl.seeding import seed_for
 from bocl.tasks.digits import load_digits
 from bocl.tasks.images import LabelledImages
 from bocl.tasks.mnist import load_mnist
-from bocl.tasks.partition import stratified_rows
-from bocl.tasks.samples import checked_samples, make_split, make_task
+from bocl.tasks.partition import cut
+from bocl.tasks.samples import Samples, make_split, make_task
 from bocl.tasks.task import Split, Task, checked_index
 
 DIGITS_VALIDATION = 144  # of 1,437
@@ -31,24 +31,21 @@ class PermutedStream:
     images: LabelledImages
     tasks: int
     seed: int
-    validation: int  # images set aside of the training images, the same ones in every task
+    validation: int  # training images that are set aside, the same ones in every task
 
     def __len__(self) -> int:
         return self.tasks
 
     def __getitem__(self, index: int) -> Task:
         name, transform = self.view(checked_index(index, self.tasks))
-        images, labels = self.images.train_images, self.images.train_labels
-        train, validation = (
-            checked_samples(transform(images[rows]), labels[rows], f"task {index}")
-            for rows in stratified_rows(labels, self.validation, seed_for(self.seed, "validation"))
-        )
+        samples = Samples(transform(self.images.train_images), self.images.train_labels)
+        train, validation = cut(samples, self.validation, seed_for(self.seed, "validation"))
         return make_task(name, index, train, validation, self.images.mean, self.images.std)
 
     def test_split(self, index: int) -> Split:
         """Return the sealed samples of task ``index``."""
         _, transform = self.view(checked_index(index, self.tasks))
-        test = checked_samples(transform(self.images.test_images), self.images.test_labels, f"test split {index}")
+        test = Samples(transform(self.images.test_images), self.images.test_labels)
         return make_split(test, self.images.mean, self.images.std)
 
     def fingerprint(self) -> str:
@@ -61,12 +58,12 @@ class PermutedStream:
 
 
 def permuted_digits(tasks: int = 5, seed: int = 0) -> PermutedStream:
-    """scikit-learn's 8x8 digits, pixels shuffled anew for each task; needs no download."""
+    """scikit-learn's 8x8 digits, pixels shuffled differently for each task; needs no download."""
     return PermutedStream(load_digits(seed), checked_count(tasks), seed, DIGITS_VALIDATION)
 
 
 def permuted_mnist(tasks: int = 10, seed: int = 0, data: Path | str | None = None) -> PermutedStream:
-    """MNIST, pixels shuffled anew for each task; 55,000 / 5,000 / 10,000 images."""
+    """MNIST, pixels shuffled differently for each task; 55,000 / 5,000 / 10,000 images."""
     return PermutedStream(load_mnist(data), checked_count(tasks), seed, MNIST_VALIDATION)
 
 
@@ -81,7 +78,7 @@ def permutation(seed: int, index: int, pixels: int) -> Transform:
 
 
 def checked_count(tasks: int) -> int:
-    """Return ``tasks`` if a stream can have so many."""
+    """Return ``tasks`` if a stream can have that many."""
     if tasks < 1:
         raise DataError(f"tasks is {tasks}; a stream has one task or more")
     return tasks

@@ -1,4 +1,4 @@
-"""Every check on samples and labels: the streams make their tasks and test splits here, and nowhere else."""
+"""Labelled samples on their way into tasks, and every check on samples and labels that a user gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bocl.errors import DataError
 from bocl.tasks.task import Split, Task
 from bocl.wording import counted, shown
 
-# What numpy can hold, and bfloat16, which is turned into float32.
+# The types that numpy has, and bfloat16, which is turned into float32.
 _TENSOR_TYPES = {
     torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64,
     torch.int8, torch.int16, torch.int32, torch.int64,
@@ -27,7 +27,7 @@ _TENSOR_TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Labelled samples that passed the checks.
+    """Valid labelled samples.
 
     inputs  (n, *shape)  uint8 or finite float32; shape is (d,) or (channels, height, width)
     labels  (n,)         int64, none negative
@@ -38,15 +38,15 @@ class Samples:
 
 
 def checked_samples(inputs: Any, labels: Any, where: str) -> Samples:
-    """Turn a user's arrays or tensors into Samples; ``where`` names them in messages: ``tasks[2]``."""
+    """Turn a user's arrays or tensors into Samples; ``where`` is their name in messages: ``tasks[2]``."""
     checked_inputs = _checked_inputs(inputs, where)
     return Samples(checked_inputs, _checked_labels(labels, len(checked_inputs), where))
 
 
-def class_count(labels: NDArray[np.int64], where: str, least: int = 1) -> int:
-    """Return C for labels 0 … C-1, of which each must be there ``least`` times or more."""
+def check_classes(labels: NDArray[np.int64], where: str, least: int) -> None:
+    """Refuse labels other than 0 … C-1 with each at least ``least`` times."""
     largest = int(labels.max())
-    if largest >= len(labels):  # and counting up to it could be costly
+    if largest >= len(labels):  # counting up to it could be costly
         raise DataError(
             f"{where}: label {largest} with only {counted(len(labels), 'sample')}, so there is an empty class; number "
             "the classes 0, 1, 2 … without gaps, for instance with numpy.unique(y, return_inverse=True)"
@@ -66,42 +66,35 @@ def class_count(labels: NDArray[np.int64], where: str, least: int = 1) -> int:
             f"{where}: class {rare} has {counted(int(sizes[rare]), 'sample')}, too few to split: it needs {least}, one "
             "for each part; add samples, merge or leave out the class, or bring your own test set"
         )
-    return len(sizes)
 
 
 def make_task(
-    name: str,
-    index: int,
-    train: Samples,
-    validation: Samples,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
+    name: str, index: int, train: Samples, validation: Samples, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Task:
-    """Build a Task on its own copies of the samples, after checking that the two parts fit each other."""
-    where = f"task {index} ({name})"
-    classes = class_count(train.labels, f"{where}, training part")
-    check_fit(validation, train, classes, f"{where}, validation part")
+    """Build a Task on its own copies of the samples; every class must be in the training part."""
+    classes = int(train.labels.max()) + 1
     return Task(name, index, classes, make_split(train, mean, std), make_split(validation, mean, std))
 
 
 def make_split(samples: Samples, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:
     """Build a Split on its own copy of the samples."""
-    return Split(_owned(samples.inputs), _owned(samples.labels), mean, std)
+    raw, labels = (torch.from_numpy(np.array(array, order="C")) for array in (samples.inputs, samples.labels))
+    return Split(raw, labels, mean, std)
 
 
-def check_fit(samples: Samples, train: Samples, classes: int, where: str) -> None:
-    """Refuse validation or test samples that a network trained on ``train`` could not be scored on."""
+def check_test(samples: Samples, train: Samples, where: str) -> None:
+    """Refuse test samples on which a network trained on ``train`` cannot be scored."""
     check_alike(samples, train, where, "the training samples")
-    largest = int(samples.labels.max())
-    if largest >= classes:
+    largest, known = int(samples.labels.max()), int(train.labels.max())
+    if largest > known:
         raise DataError(
-            f"{where}: label {largest}, but the training labels end at {classes - 1}; remove these samples "
+            f"{where}: label {largest}, but the training labels end at {known}; remove these samples "
             "or add the class to the training samples"
         )
 
 
 def check_alike(samples: Samples, others: Samples, where: str, named: str) -> None:
-    """Refuse samples of another shape or type than ``others``, which messages call ``named``."""
+    """Refuse samples whose shape or type differs from that of ``others``, which messages call ``named``."""
     if samples.inputs.shape[1:] != others.inputs.shape[1:]:
         raise DataError(
             f"{where}: samples of shape {samples.inputs.shape[1:]}, but {named} have {others.inputs.shape[1:]}; "
@@ -115,7 +108,7 @@ def check_alike(samples: Samples, others: Samples, where: str, named: str) -> No
 
 
 def as_array(values: Any, where: str) -> NDArray[Any]:
-    """Turn what a user gave into an array, of whatever type; ``where`` names it in messages: ``tasks[2]: samples``."""
+    """Turn a user's values into an array of any type; ``where`` is their name in messages: ``tasks[2]: samples``."""
     if isinstance(values, Tensor):
         check_tensor(values, where)
         values = values.detach().cpu()
@@ -131,13 +124,13 @@ def as_array(values: Any, where: str) -> NDArray[Any]:
 
 
 def check_size(shape: tuple[int, ...], where: str) -> None:
-    """Refuse a view, of few bytes itself, whose copy in float32 no memory holds."""
+    """Refuse samples whose copy in float32 exceeds the memory; a view of that shape may itself be small."""
     if excess := beyond_memory(4 * math.prod(shape)):
         raise DataError(f"{where} of shape {tuple(shape)} take {excess}; give fewer of them")
 
 
 def check_tensor(tensor: Tensor, where: str) -> None:
-    """Refuse tensors without plain values: sparse ones, those on the meta device, those of exotic types."""
+    """Refuse tensors without plain values: sparse ones, those on the meta device, those of unusual types."""
     if tensor.layout != torch.strided or tensor.is_nested:
         raise DataError(f"{where} are a sparse or nested tensor ({tensor.layout}); give X.to_dense()")
     if tensor.device.type == "meta":
@@ -161,7 +154,7 @@ def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
     check_size(array.shape, f"{where}: samples")
     if array.dtype == np.uint8:
         return array
-    with np.errstate(over="ignore"):  # what overflows becomes inf, which the next check names
+    with np.errstate(over="ignore"):  # what overflows becomes inf, which the next check reports
         floats = array.astype(np.float32)
     finite = np.isfinite(floats)
     if not finite.all():
@@ -196,10 +189,6 @@ def _checked_labels(labels: Any, samples: int, where: str) -> NDArray[np.int64]:
     if largest >= 2**31:
         raise DataError(f"{where}: label {largest} is too large for a class; number the classes 0, 1, 2 …")
     return array.astype(np.int64)
-
-
-def _owned(array: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.array(array, order="C"))
 
 
 def _listed(labels: NDArray[np.int64]) -> str:

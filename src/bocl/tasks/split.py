@@ -1,4 +1,4 @@
-"""One data set cut by class: every task brings classes that were not there before."""
+"""One data set split by class: every task brings new classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bocl.seeding import seed_for
 from bocl.tasks.cifar100 import load_cifar100
 from bocl.tasks.images import LabelledImages
 from bocl.tasks.partition import cut
-from bocl.tasks.samples import Samples, checked_samples, make_split, make_task
+from bocl.tasks.samples import Samples, make_split, make_task
 from bocl.tasks.task import Split, Task, checked_index
 
 CIFAR100_CLASSES = 100
@@ -28,7 +28,7 @@ class SplitStream:
     tasks: int
     seed: int
     classes: int  # in each task
-    validation: int  # images of a class set aside, on average
+    validation: int  # images of each class that are set aside, on average
 
     def __len__(self) -> int:
         return self.tasks
@@ -54,14 +54,14 @@ class SplitStream:
     def _samples(self, images: NDArray[np.uint8], labels: NDArray[np.int64], index: int) -> Samples:
         first = index * self.classes
         rows = np.flatnonzero((labels >= first) & (labels < first + self.classes))
-        return checked_samples(images[rows], labels[rows] - first, f"task {index}")
+        return Samples(images[rows], labels[rows] - first)
 
 
 def split_cifar100(tasks: int = 10, seed: int = 0, data: Path | str | None = None, classes: int = 10) -> SplitStream:
     """CIFAR-100, ten new classes in each task; 4,500 / 500 / 1,000 images a task."""
     if tasks < 1 or classes < 2 or tasks * classes > CIFAR100_CLASSES:
         raise DataError(
-            f"{tasks} tasks of {classes} classes cannot be cut from CIFAR-100's {CIFAR100_CLASSES} classes; "
-            f"take one task or more, two classes or more, and no more than {CIFAR100_CLASSES} classes in all"
+            f"{tasks} tasks of {classes} classes cannot be made from CIFAR-100's {CIFAR100_CLASSES} classes; "
+            f"take one task or more, two classes or more, and at most {CIFAR100_CLASSES} classes in all"
         )
     return SplitStream(load_cifar100(data), tasks, seed, classes, CIFAR100_VALIDATION)

@@ -1,4 +1,4 @@
-"""The streams that have a name; the first line of each docstring is what `bocl list` shows."""
+"""The streams that have a name; `bocl list` shows the first line of each docstring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bocl.tasks.permuted import permuted_digits, permuted_mnist
 from bocl.tasks.split import split_cifar100
 from bocl.tasks.task import TaskStream
 
-# Each takes tasks and seed; those of downloaded data take data, the folder of the files, too.
+# Each takes tasks and seed. Streams of downloaded data also take data, the folder of the files.
 STREAMS: Mapping[str, Callable[..., TaskStream]] = MappingProxyType(
     {
         "permuted-digits": permuted_digits,

@@ -1,4 +1,4 @@
-"""What a method is given: one task's training and validation samples, never its test samples."""
+"""A task as a method sees it: training and validation samples, never test samples."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class Split:
 
     raw     (n, *shape)  uint8 or float32
     labels  (n,)         int64, 0 … classes-1
-    mean, std            one value per channel of an image, or a single value for all; in units of raw / 255,
-                         used for uint8 alone
+    mean, std            of raw / 255: one value per channel of an image, or a single value for all; only used for uint8
     """
 
     raw: Tensor
@@ -35,7 +34,7 @@ class Split:
         return self.scaling(device, dtype)(self.raw.to(device))
 
     def scaling(self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Scaling:
-        """Return the function from raw samples on the device, some or all of them, to what a network sees."""
+        """Return the function that turns raw samples on the device into what a network sees."""
         if self.raw.dtype != torch.uint8:
             return lambda raw: raw.to(dtype)
         shape = (-1,) + (1,) * (self.raw.dim() - 2)
@@ -46,9 +45,9 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One task of a stream. It holds no way to reach its stream or its test split."""
+    """One task of a stream. It has no reference to its stream or its test split."""
 
-    name: str  # for people: "permutation 3", "classes 20-29"
+    name: str  # for display: "permutation 3", "classes 20-29"
     index: int  # place in the stream, from 0
     classes: int
     train: Split
@@ -70,16 +69,16 @@ class TaskStream(Protocol):
         ...
 
     def test_split(self, index: int) -> Split:
-        """Return the sealed samples of task ``index``, for scoring finished tasks alone."""
+        """Return the sealed samples of task ``index``, only for scoring finished tasks."""
         ...
 
     def fingerprint(self) -> str:
-        """Return a sha256 of the data the stream is made from, for the record of a run."""
+        """Return a sha256 of the data behind the stream, for the record of a run."""
         ...
 
 
 def checked_index(index: int, tasks: int) -> int:
-    """Return ``index`` if a stream of ``tasks`` tasks has it; counting from the end is not offered."""
+    """Return ``index`` if a stream of ``tasks`` tasks has it; negative numbers are refused."""
     if not 0 <= index < tasks:
         raise IndexError(f"task {index} of a stream of {tasks}: tasks are numbered 0 to {tasks - 1}")
     return index
