@@ -99,7 +99,7 @@ def per_group(name: str, value: T | tuple[T, ...], groups: int) -> tuple[T, ...]
     return value
 
 
-def beyond_memory(size: int) -> str | None:
+def exceeds_memory(size: int) -> str | None:
     """Say how far so many bytes are beyond this machine's memory; None where they are not."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return f"{size / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB of memory" if size > memory else None

@@ -15,8 +15,9 @@ from bocl.experiment import audit as audit_module
 from bocl.experiment.audit import DriftError, audit, check_untouched
 from bocl.experiment.config import Config
 from bocl.experiment.proof import make_canaries
+from bocl.experiment.provenance import machine
 from bocl.experiment.run import run
-from bocl.experiment.store import RunStore, machine
+from bocl.experiment.store import RunStore
 from bocl.method_table import METHODS
 from bocl.methods.bocl import BOCL
 from bocl.methods.fixed import Fixed, FixedSettings

@@ -22,12 +22,12 @@ from bocl.methods.rounds import padding
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import train
+from bocl.widths import Widths
 from bocl.wording import counted
 
 

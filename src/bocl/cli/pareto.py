@@ -10,7 +10,7 @@ import typer
 from bocl.cli.pick import Alpha, Budget, Target
 
 if TYPE_CHECKING:
-    from bocl.records.pareto import Wish
+    from bocl.records.pareto import Criterion
     from bocl.records.record import TaskRecord, Trial
     from bocl.records.summary import RunSummary
 
@@ -26,28 +26,28 @@ def pareto_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show which trials of a task no other beats in accuracy and parameters; what is wanted is marked, not trained."""
-    from bocl.records.pareto import Wish
+    from bocl.records.pareto import Criterion
     from bocl.records.summary import find_run, searched_task, summarise
 
     summary = summarise(find_run(run))
     record = searched_task(summary, len(summary.tasks) if task is None else task)
-    wish = Wish(alpha, budget, target)
+    criterion = Criterion(alpha, budget, target)
     if as_json:
-        typer.echo(json.dumps(_as_json(summary, record, wish), indent=1, allow_nan=False))
+        typer.echo(json.dumps(_as_json(summary, record, criterion), indent=1, allow_nan=False))
     else:
-        _print_front(summary, record, wish)
+        _print_front(summary, record, criterion)
 
 
-def _as_json(summary: RunSummary, record: TaskRecord, wish: Wish) -> dict[str, Any]:
+def _as_json(summary: RunSummary, record: TaskRecord, criterion: Criterion) -> dict[str, Any]:
     from dataclasses import asdict
 
     from bocl.records.journal import to_json
     from bocl.records.pareto import choose, front, reward_at
 
-    best, chosen = front(record.trials), choose(record.trials, wish)
+    best, chosen = front(record.trials), choose(record.trials, criterion)
 
     def entry(trial: Trial) -> dict[str, Any]:
-        reward = trial.reward if wish.alpha is None else reward_at(trial, wish.alpha)
+        reward = trial.reward if criterion.alpha is None else reward_at(trial, criterion.alpha)
         marks = {"front": trial in best, "kept": trial.widths == record.widths, "chosen": trial == chosen}
         return {**asdict(trial), "reward": reward, **marks}
 
@@ -57,7 +57,7 @@ def _as_json(summary: RunSummary, record: TaskRecord, wish: Wish) -> dict[str, A
             "task": record.index + 1,
             "name": record.name,
             "groups": list(summary.groups),
-            "wish": asdict(wish),
+            "wish": asdict(criterion),
             "kept": list(record.widths),
             "chosen": list(chosen.widths),
             "front": [entry(trial) for trial in best],
@@ -68,7 +68,7 @@ def _as_json(summary: RunSummary, record: TaskRecord, wish: Wish) -> dict[str, A
     return dict(found)
 
 
-def _print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
+def _print_front(summary: RunSummary, record: TaskRecord, criterion: Criterion) -> None:
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
@@ -77,8 +77,8 @@ def _print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
     from bocl.records.pareto import choose, front, reward_at
     from bocl.wording import counted, percent, widths_text
 
-    best, chosen = front(record.trials), choose(record.trials, wish)
-    asked = ", ".join(f"{name} {value:,}" for name, value in vars(wish).items() if value is not None)
+    best, chosen = front(record.trials), choose(record.trials, criterion)
+    asked = ", ".join(f"{name} {value:,}" for name, value in vars(criterion).items() if value is not None)
     shown = [trial for trial in record.trials if trial in best or trial == chosen or trial.widths == record.widths]
     table = Table(box=None, pad_edge=False)
     for column in ("parameters", "accuracy", "reward", "added", ""):
@@ -92,7 +92,7 @@ def _print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
         table.add_row(
             f"+{trial.parameters:,}",
             percent(trial.accuracy),
-            f"{trial.reward if wish.alpha is None else reward_at(trial, wish.alpha):.4f}",
+            f"{trial.reward if criterion.alpha is None else reward_at(trial, criterion.alpha):.4f}",
             widths_text(trial.widths),
             ", ".join(mark for mark in marks if mark),
             style="bold" if trial == chosen else None,

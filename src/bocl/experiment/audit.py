@@ -18,7 +18,7 @@ from bocl.errors import DamagedError, FolderError, InputError, WorkError
 from bocl.experiment.build import build_stream
 from bocl.experiment.config import Config
 from bocl.experiment.proof import canary_drift, changed_tensor
-from bocl.experiment.store import machine, versions
+from bocl.experiment.provenance import machine, versions
 from bocl.methods.method import Learner
 from bocl.methods.saving import load
 from bocl.methods.seen import SeenTask

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bocl.checks import beyond_memory
+from bocl.checks import exceeds_memory
 from bocl.errors import BoclError, ConfigError, did_you_mean
 from bocl.experiment.config import Config, NetworkSettings
 from bocl.method_table import METHODS
@@ -55,7 +55,7 @@ def _without_memory(settings: NetworkSettings) -> nn.Module:
     """Make a network by name as shapes alone, which is all that is used, and refuse one that memory cannot hold."""
     with torch.device("meta"):
         module = NETWORKS[settings.build](**settings.arguments)
-    if excess := beyond_memory(sum(tensor.nbytes for tensor in module.parameters())):
+    if excess := exceeds_memory(sum(tensor.nbytes for tensor in module.parameters())):
         raise ConfigError(f"network: {settings.build} takes {excess}; set smaller network.arguments")
     return module
 

@@ -18,12 +18,13 @@ from bocl.experiment.run import begin_session, score
 from bocl.experiment.store import RunStore
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
-from bocl.records.pareto import Wish, choose
-from bocl.records.record import PickRecord, TaskRecord, Trial, Widths
+from bocl.records.pareto import Criterion, choose
+from bocl.records.record import PickRecord, TaskRecord, Trial
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 from bocl.training.batches import to_device
 from bocl.training.device import resolve_device
+from bocl.widths import Widths
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Picked:
 
 def pick(
     folder: str | Path,
-    wanted: Widths | Wish,
+    wanted: Widths | Criterion,
     *,
     task: int | None = None,
     data: str | None = None,
@@ -52,7 +53,7 @@ def pick(
     resolve_device(device)
     with RunStore.open(folder, config) as store:
         before = _last_task(store, task)
-        trial = choose(before.trials, wanted) if isinstance(wanted, Wish) else _trial_of(before, wanted)
+        trial = choose(before.trials, wanted) if isinstance(wanted, Criterion) else _trial_of(before, wanted)
         if trial.widths == before.widths:
             return Picked(before, before)
         stream = same_stream(folder, store.log.learnt_in[-1], data)

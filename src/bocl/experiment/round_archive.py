@@ -12,12 +12,12 @@ from bocl.methods.rounds import LocalTrainer, Round, RoundTrainer, TrainedChild,
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, GrowthSpace
 from bocl.records.events import Callback, ignore_events
 from bocl.records.record import RoundFit, RoundRecord, Trial
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort, Fit
+from bocl.widths import Widths
 
 
 class RoundArchive:

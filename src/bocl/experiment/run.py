@@ -16,8 +16,9 @@ from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
 from bocl.experiment.gate_openness import mean_gates
 from bocl.experiment.proof import make_canaries
+from bocl.experiment.provenance import machine
 from bocl.experiment.round_archive import RoundArchive
-from bocl.experiment.store import RunStore, machine
+from bocl.experiment.store import RunStore
 from bocl.experiment.test_curve import score_bests
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner

@@ -13,25 +13,21 @@ stale is removed only afterwards, so the journal never names a file that is not 
 from __future__ import annotations
 
 import os
-import platform
 import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from bocl.errors import ConfigError, FolderError
 from bocl.experiment.config import Config
 from bocl.experiment.proof import hashes
+from bocl.experiment.provenance import versions
 from bocl.methods.method import Learner
 from bocl.methods.saving import read_state, save
 from bocl.methods.tensor_files import read_tensors, write_tensors
@@ -49,7 +45,6 @@ from bocl.records.run_log import (
     round_place,
 )
 from bocl.settings import digest, parse_value, to_plain
-from bocl.version import __version__
 
 TENSOR_FORMAT = 2  # of files of rounds and canaries
 _OURS = re.compile(r"task-\d{2,}(-pick-\d+)?(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
@@ -241,47 +236,3 @@ def _check_same(folder: Path, old: Mapping[str, Any], config: Config) -> None:
     raise FolderError(
         f"{folder / JOURNAL} was made with another config ({'; '.join(changes)}); give another folder with --out"
     )
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Return the versions of bocl and of what its results depend on."""
-    packages = {name: metadata.version(name) for name in ("torch", "numpy", "botorch", "gpytorch")}
-    return {"bocl": __version__, "commit": _commit(), "python": platform.python_version(), **packages}
-
-
-def _commit() -> str:
-    """Return the commit of the checkout bocl runs from, -dirty if changed since, or '' for an installed package."""
-    here = Path(__file__).parent
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return answer.stdout.strip() if answer.returncode == 0 else ""
-
-
-def machine(device: torch.device) -> dict[str, Any]:
-    """Describe what a run runs on: as much as its bits depend on."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    return {
-        "device": str(device),
-        "name": name,
-        "system": platform.system(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _processor() -> str:
-    """Return the name of the processor, and the instructions that torch uses of it."""
-    names: list[str] = []
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bocl.experiment.config import Config
-from bocl.experiment.store import machine, versions
+from bocl.experiment.provenance import machine, versions
 from bocl.experiment.study import Job
 from bocl.records.archives import SUFFIX
 from bocl.records.files import cannot_write

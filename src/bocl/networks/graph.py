@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 from bocl.errors import NetworkError, did_you_mean
 from bocl.settings import parse_value
-
-Widths = tuple[int, ...]  # one number per hidden group
+from bocl.widths import Widths
 
 
 @dataclass(frozen=True)

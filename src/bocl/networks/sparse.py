@@ -15,8 +15,9 @@ from operator import and_, or_
 import torch
 from torch import Tensor
 
-from bocl.networks.graph import Graph, Layer, Widths
+from bocl.networks.graph import Graph, Layer
 from bocl.networks.growth import tensor_names
+from bocl.widths import Widths
 
 Masks = dict[str, Tensor]  # tensor → what of it is trained, to be broadcast; a tensor left out stays as it is
 NEWTON_STEPS = 6  # exact to double precision, also where the steps of a group differ by twelve powers of ten

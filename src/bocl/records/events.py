@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bocl.records.record import TaskRecord, Trial, Widths
+from bocl.records.record import TaskRecord, Trial
+from bocl.widths import Widths
 
 
 @dataclass(frozen=True)

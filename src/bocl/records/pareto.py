@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 @section("")
 @dataclass(frozen=True)
-class Wish:
+class Criterion:
     """Which of a task's trials is wanted; nothing set: the one with the best reward recorded.
 
     alpha   α: rewards are taken at this price of a unit, A - α cost, instead of as recorded
@@ -70,18 +70,18 @@ def reward_at(trial: Trial, alpha: float) -> float:
     return trial.accuracy - alpha * trial.cost
 
 
-def choose(trials: Sequence[Trial], wish: Wish) -> Trial:
+def choose(trials: Sequence[Trial], by: Criterion) -> Trial:
     """Return the trial that is wanted; of equals the one with fewer parameters, then with the smaller widths."""
-    trained = [trial for trial in _trained(trials) if wish.budget is None or trial.parameters <= wish.budget]
+    trained = [trial for trial in _trained(trials) if by.budget is None or trial.parameters <= by.budget]
     if not trained:
         fewest = min((trial.parameters for trial in _trained(trials)), default=0)
-        raise InputError(f"budget {wish.budget:,}: no trial adds so few parameters; the smallest adds {fewest:,}")
-    if wish.target is not None:
-        reached = [trial for trial in trained if trial.accuracy >= wish.target]
+        raise InputError(f"budget {by.budget:,}: no trial adds so few parameters; the smallest adds {fewest:,}")
+    if by.target is not None:
+        reached = [trial for trial in trained if trial.accuracy >= by.target]
         if reached:
             return min(reached, key=lambda trial: (trial.parameters, trial.widths))
         return min(trained, key=lambda trial: (-trial.accuracy, trial.parameters, trial.widths))
-    rewards = {trial: trial.reward if wish.alpha is None else reward_at(trial, wish.alpha) for trial in trained}
+    rewards = {trial: trial.reward if by.alpha is None else reward_at(trial, by.alpha) for trial in trained}
     return min(trained, key=lambda trial: (-rewards[trial], trial.parameters, trial.widths))
 
 

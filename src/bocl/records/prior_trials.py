@@ -15,9 +15,10 @@ from pathlib import Path
 from bocl.errors import DataError, InputError
 from bocl.records.files import open_file, write_whole
 from bocl.records.journal import to_json
-from bocl.records.record import Experience, Widths
+from bocl.records.record import Experience
 from bocl.records.summary import RunSummary
 from bocl.settings import parse_value
+from bocl.widths import Widths
 from bocl.wording import counted, shown
 
 FORMAT = 1

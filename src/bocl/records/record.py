@@ -10,8 +10,7 @@ from typing import Annotated, Any
 from pydantic import WrapValidator
 
 from bocl.settings import parse_value
-
-Widths = tuple[int, ...]  # z: units added to each hidden group
+from bocl.widths import Widths
 
 #: A number that may not exist, a failed trial's accuracy for one: NaN here, null where it is written.
 Measured = Annotated[float, WrapValidator(lambda value, read: math.nan if value is None else read(value))]

@@ -23,8 +23,9 @@ from bocl.records.earlier import upgrade
 from bocl.records.files import read_stored
 from bocl.records.identity import lasting_settings
 from bocl.records.journal import FORMAT, READABLE
-from bocl.records.record import PickRecord, Proof, RoundRecord, StoredFile, TaskRecord, Widths
+from bocl.records.record import PickRecord, Proof, RoundRecord, StoredFile, TaskRecord
 from bocl.settings import parse_value
+from bocl.widths import Widths
 
 JOURNAL = "journal.jsonl"
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from bocl.records.record import Widths
 from bocl.search.likelihood import make_model, maximise_likelihood
 from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray, IntArray
+from bocl.widths import Widths
 
 FIT_ITERATIONS = 50
 LEAST_SPREAD = 1e-3  # accuracies that differ by less are taken to differ by noise

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from bocl.records.record import Widths
 from bocl.search import gaussian_process
 from bocl.search.ledger import Ledger, LedgerSearch, usable_trials
 from bocl.search.problem import FloatArray
 from bocl.search.random_search import draw_point
 from bocl.search.warm_start import earlier_points
 from bocl.seeding import seed_for
+from bocl.widths import Widths
 
 MOST_DATA = 256  # a fit costs n³; N is about 20, so only a caller's own trials can reach this
 

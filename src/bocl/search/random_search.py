@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bocl.records.record import Widths
 from bocl.search.ledger import Ledger, LedgerSearch
 from bocl.seeding import seed_for
+from bocl.widths import Widths
 
 
 class RandomSearch(LedgerSearch):

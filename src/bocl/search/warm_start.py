@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from bocl.records.record import Widths
 from bocl.search.lattice import lies_in
 from bocl.search.problem import Problem
+from bocl.widths import Widths
 
 
 def earlier_points(problem: Problem) -> list[Widths]:
