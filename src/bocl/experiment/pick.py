@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bocl.errors import FolderError, InputError
-from bocl.experiment.audit import check_untouched, recorded_config, same_stream
-from bocl.experiment.gate_openness import mean_gates
+from bocl.experiment.audit import check_untouched, same_stream
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import read_child
-from bocl.experiment.run import begin_session, score
-from bocl.experiment.store import RunStore
+from bocl.experiment.scoring import ScoredSamples, mean_gates, score
+from bocl.experiment.store import RunStore, recorded_config
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
 from bocl.records.pareto import Criterion, choose
 from bocl.records.record import PickRecord, TaskRecord, Trial
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
-from bocl.training.batches import to_device
 from bocl.training.device import resolve_device
 from bocl.widths import Widths
 
@@ -62,21 +60,21 @@ def pick(
         growth = read_child(store, method.network, widths, before.trials, trial.widths, method.seen[-1].classes)
         method.replace_last(growth)
         tasks = [stream[index] for index in range(before.index + 1)]
-        validation = [to_device(task.validation, method.device) for task in tasks]
-        row = score(method, [to_device(stream.test_split(index), method.device) for index in range(len(tasks))])
+        samples = ScoredSamples(method, stream, tasks)
+        row = score(method, samples.test)
         check_untouched(folder, store.log, method, row)
         record = PickRecord(
             task=before.index,
             number=store.log.picks.get(before.index, 0) + 1,
             widths=trial.widths,
-            validation_row=score(method, validation),
+            validation_row=score(method, samples.validation),
             row=row,
             parameters=method.network.parameters_by_task()[-1],
             stored=sum(method.parameters().values()),
-            attention=mean_gates(method, before.index, validation[-1]),
+            attention=mean_gates(method, before.index, samples.validation[-1]),
         )
-        begin_session(store, config, method, stream, prior_trials=store.log.prior_trials)
-        store.pick(record, method, make_canaries(method, tasks[-1], before.index))
+        store.start(config, method, stream.fingerprint(), prior_trials=store.log.prior_trials)
+        store.commit(record, method, make_canaries(method, tasks[-1]))
         return Picked(before, store.finished[-1])
 
 
@@ -84,7 +82,7 @@ def _last_task(store: RunStore, wanted: int | None) -> TaskRecord:
     """Return the task another child can be picked for, or refuse."""
     folder, done = store.folder, len(store.finished)
     if not done:
-        raise FolderError(f"{folder} has no finished task to pick for; run it again to go on")
+        raise FolderError(f"{folder} has no finished task to pick for; run it again to resume")
     if wanted is not None and wanted != done - 1:
         raise InputError(f"task {wanted + 1} of {folder} cannot be picked for; the last finished one, {done}, can")
     if store.log.rounds.get(done):
