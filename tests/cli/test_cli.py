@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from bocl.experiment.grid import METHOD_NAMES
+from bocl.method_table import METHODS
 
 SMALL = [
     *("--set", "stream.tasks=2"),
@@ -291,7 +291,7 @@ def test_list_and_validate_speak_json_too(bocl):
 def test_validate_tries_every_method_it_is_given(bocl):
     assert "digits is valid: sn, den on 5 tasks" in bocl("validate", "digits", "--methods", "sn,den")[1]
     found = json.loads(bocl("validate", "digits", "--methods", "all", "--json")[1])
-    assert [config["method"] for config in found] == list(METHOD_NAMES)
+    assert [config["method"] for config in found] == list(METHODS)
     code, _, err = bocl("validate", "digits", "--methods", "sn,den", "--set", "den.expansion=[1]")
     assert (code, err.count("\n")) == (2, 1)
     assert "den.expansion has 1 entry (1,)" in err

@@ -166,7 +166,7 @@ def test_a_grid_goes_on_where_it_was_stopped(tmp_path, small):
 
     def make(name):
         return plan(
-            "digits", [*SMALL, *OPTIONS], methods="bocl,sn", seeds="0,1", out=str(tmp_path / name), device="cpu"
+            "digits", [*SMALL, *OPTIONS], methods=["bocl", "sn"], seeds=[0, 1], out=str(tmp_path / name), device="cpu"
         )
 
     def stop_in(wanted):

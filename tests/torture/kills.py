@@ -254,7 +254,7 @@ def main(short: bool) -> None:
             picked.kill(moment)
         print(f"a pick, {len(picked.calls)} calls: killed {len(moments)} times, all ended in {picked.wanted[:16]}")
         if not short:
-            grid = Torture(Path(place) / "grid", methods="bocl,sn", seeds="0,1")
+            grid = Torture(Path(place) / "grid", methods=["bocl", "sn"], seeds=[0, 1])
             for _ in range(20):
                 grid.kill({"fatal": draw.randint(1, len(grid.calls))})
             for _ in range(10):

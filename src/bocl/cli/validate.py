@@ -23,6 +23,7 @@ def validate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole config as JSON, of each method.")] = False,
 ) -> None:
     """Check a config: every key and value, and that its network can be traced and grown by every method named."""
+    from bocl.cli.comma_lists import parse_methods
     from bocl.experiment.build import build_method, build_network, build_stream
     from bocl.experiment.grid import plan
     from bocl.methods.seen import check_task
@@ -32,7 +33,7 @@ def validate_command(
     grid = plan(
         source,
         overrides or [],
-        methods=methods,
+        methods=parse_methods(methods),
         device="cpu",
         tell=lambda line: typer.echo(f"bocl: {line}", err=True),
     )

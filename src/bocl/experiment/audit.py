@@ -7,6 +7,7 @@ by ACCURACY.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -84,16 +85,13 @@ def audit(folder: str | Path, *, data: str | None = None, device: str = "auto", 
     try:
         return _audit(Path(folder), data, device, with_accuracy)
     except (DamagedError, DriftError) as error:
-        if _size(journal) > size:  # the run went on between two looks
+        if _size(journal) > size:  # the run wrote more in the meantime
             return audit(folder, data=data, device=device, with_accuracy=with_accuracy)
         raise DriftError(str(error)) from error
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    return os.path.getsize(path) if os.path.isfile(path) else 0  # unlike Path.is_file, it takes any name
 
 
 def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> RunAudit:

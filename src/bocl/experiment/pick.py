@@ -1,7 +1,7 @@
 """Another child for the last finished task: its weights are in the file of its round, so nothing is trained.
 
-What the task kept is replaced as it was written: files first, in places of their own, then the record that names them.
-The test split scores the picked network as it scored the one before; it has no part in the choice.
+The new files are written first, in places of their own, then the record that names them. The test split scores the
+picked network as it scored the one before; it has no part in the choice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pick(
     """Commit another trained child of the last finished task, before the next one begins.
 
     wanted  its widths, or what to choose it by
-    task    the number, from 0, of the task that is meant: the last finished one
+    task    the number, from 0, that the last finished task must have
     """
     folder = Path(folder)
     config = recorded_config(summarise(folder).config, folder / JOURNAL)
@@ -94,12 +94,12 @@ def _last_task(store: RunStore, wanted: int | None) -> TaskRecord:
 
 
 def _trial_of(task: TaskRecord, widths: Widths) -> Trial:
-    for trial in task.trials:
-        if trial.widths == widths:
-            if trial.failed:
-                raise InputError(f"the child with widths {widths} failed and has no weights; pick another")
-            return trial
-    raise InputError(
-        f"no child with widths {widths} was trained for task {task.index + 1}; bocl show --task {task.index + 1} lists "
-        "those that were"
-    )
+    trial = next((trial for trial in task.trials if trial.widths == widths), None)
+    if trial is None:
+        raise InputError(
+            f"no child with widths {widths} was trained for task {task.index + 1}; bocl show --task {task.index + 1} "
+            "lists those that were"
+        )
+    if trial.failed:
+        raise InputError(f"the child with widths {widths} failed and has no weights; pick another")
+    return trial
