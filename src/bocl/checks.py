@@ -119,6 +119,7 @@ _WANTED = _LIMITS | {
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "a string",
+    "string_pattern_mismatch": "a string of the form {pattern}",
     "none_required": "nothing",
     "tuple_type": "a list",
     "list_type": "a list",

@@ -24,12 +24,6 @@ def average_accuracy(R: AccuracyMatrix) -> float:
     return _mean(R[-1])
 
 
-def learning_accuracy(R: AccuracyMatrix) -> float:
-    """Mean accuracy on each task just after it was learnt: LA = 1/T · Σ_i R[i][i]."""
-    _check(R)
-    return _mean(row[-1] for row in R)
-
-
 def backward_transfer(R: AccuracyMatrix) -> float:
     """Mean change since each task was learnt: BWT = 1/(T-1) · Σ_{i<T-1} (R[T-1][i] - R[i][i]).
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bocl.errors import FolderError, InputError
 from bocl.records.archives import SUFFIX, archive_of, archived_bytes, archived_runs
-from bocl.records.journal import read_lines, read_with_tail, to_json
+from bocl.records.journal import read, read_with_tail, to_json
 from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
 from bocl.records.record import TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint
@@ -114,9 +114,9 @@ def summarise(run: str | Path) -> RunSummary:
         try:
             check_checkpoint(run, log)
         except FolderError:
-            if len(read_lines(journal)) == len(lines):
+            if len(read(journal)) == len(lines):
                 raise
-            return summarise(run)  # the run went on between the two looks
+            return summarise(run)  # the run wrote more in the meantime
     start = log.starts[0]
     return RunSummary(
         run,
