@@ -1,4 +1,4 @@
-"""Values, figures and messages as a person would say them."""
+"""Values, figures and messages as a person reads them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shortened(text: str) -> str:
 
 
 def as_written(value: object) -> str:
-    """Return a value as a TOML file holds it, with its kind where that is not plain to see."""
+    """Return a value as a TOML file holds it, with its kind unless that is obvious."""
     if value is None:
         return "nothing"
     if isinstance(value, Mapping):
@@ -57,7 +57,7 @@ def percent(value: float) -> str:
 
 
 def points(value: float) -> str:
-    """Return a difference of accuracies in points; exactly nothing is a plain 0."""
+    """Return a difference of accuracies in points; exactly none is a plain 0."""
     return "0" if value == 0 else f"{100 * value:+.2f}"
 
 
@@ -81,6 +81,6 @@ def widths_text(widths: Sequence[int]) -> str:
 
 
 def mean_and_spread(values: Sequence[float], mean: Callable[[float], str], spread: Callable[[float], str]) -> str:
-    """Return ``mean ± sd`` of several values; the mean alone where they are one, or all the same."""
+    """Return ``mean ± sd`` of several values; only the mean if they are all the same."""
     centre = mean(fmean(values))
     return f"{centre} ± {spread(stdev(values))}" if len(set(values)) > 1 else centre

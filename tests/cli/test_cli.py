@@ -522,7 +522,7 @@ def test_prior_trials_are_of_one_network_and_for_it_only(bocl, tmp_path):
     code, _, err = bocl("run", *SMALL, "--set", "prior_trials=prior_trials.json", "--out", "runs/d")
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(
-        "bocl: prior_trials prior_trials.json is of a network with the hidden groups fc1; this one has fc1, fc2;"
+        "bocl: prior_trials prior_trials.json comes from a network with the hidden groups fc1; this one has fc1, fc2;"
     )
     assert not (tmp_path / "runs/d").exists()
 
@@ -533,7 +533,7 @@ def test_prior_trials_replace_no_other_file(bocl, tmp_path):
     before = journal.read_bytes()
     code, _, err = bocl("trials", journal.parent, "-o", journal)
     assert code == 2
-    assert "is no file of trials of bocl" in err
+    assert "is not a file of trials of bocl" in err
     assert journal.read_bytes() == before
     for _ in range(2):
         assert bocl("trials", journal.parent, "-o", tmp_path / "prior_trials.json")[0] == 0

@@ -175,7 +175,7 @@ CHANGES = [
     (put(4, "fits", 0, "accuracy", None), 5, "a reason why it failed"),
     (put(4, "weights", "file", "rounds/task-01/round-001.safetensors"), 5, "it names the file"),
     (put(4, "weights", "sha256", "no"), 5, "round.weights.sha256: expected a string of the form"),
-    (put(5, "round", 1), 6, "it is of round 1 of task 2"),
+    (put(5, "round", 1), 6, "it names round 1 of task 2, not round 2"),
     (put(5, "children_at_once", 0), 6, "out-of-memory.children_at_once is 0; it must be at least 1"),
     (moved(6, 4), 5, "round 2 of its task, not round 1"),
     (moved(2, 1), 3, "a round of task 1, not of task 2"),

@@ -27,7 +27,7 @@ from bocl.widths import Widths
 
 @dataclass(frozen=True)
 class Picked:
-    """A task before and after a pick; the same where the child picked was the one kept."""
+    """A task before and after a pick; the same if the child picked was the one kept."""
 
     before: TaskRecord
     after: TaskRecord

@@ -36,7 +36,7 @@ def run(
     headline: bool = False,
     on_cost: Callable[[float], None] | None = None,
 ) -> list[TaskRecord]:
-    """Run a config in a folder, from where the folder stands, and return the records of all its tasks.
+    """Run a config in a folder, or resume it there, and return the records of all its tasks.
 
     Everything that can be wrong with the input is found before the folder is touched.
 

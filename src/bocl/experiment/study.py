@@ -110,7 +110,7 @@ def jobs(
     known = {entry.title for study in studies for entry in study.run}
     for name in names or ():
         if name not in known:
-            raise ConfigError(f"there is no run '{name}'{did_you_mean(name, known)} in what is to be run")
+            raise ConfigError(f"there is no run '{name}'{did_you_mean(name, known)} in these studies")
     found = [
         Job(preset, entry.title, entry.method, seed, (*entry.set, *overrides), entry.headline)
         for study in studies

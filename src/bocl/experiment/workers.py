@@ -96,7 +96,7 @@ class Processes:
         self._stopped = False
 
     def run(self, command: Sequence[str]) -> str:
-        """Run a command to its end; return why it failed, '' where it did not."""
+        """Run a command to its end; return why it failed, '' if it did not."""
         if self._stopped:
             return "stopped"
         one_thread = {"OMP_NUM_THREADS": "1", **os.environ}

@@ -122,12 +122,12 @@ def scan(data: bytes, path: Path) -> tuple[list[Line], int]:
 
 
 def _may_be_torn(tail: bytes, *, first: bool) -> bool:
-    """Say whether a damaged last line can be one unfinished append, so that cutting it loses no record."""
+    """Whether a damaged last line can be one unfinished append, so that cutting it loses no record."""
     if _HEADER.search(tail, 1):
         return False  # two lines run together by a damaged newline: the first of them was finished
     if tail.endswith(_ENDING) and b"\0" not in tail:
         return False  # an unfinished append lacks its end, or the zeros of unwritten blocks stand in it
-    # A file whose only line does not even begin like ours is somebody else's, and is left alone.
+    # A file whose only line does not even begin like ours is not a journal, and is not touched.
     return not first or _OPENING.startswith(tail[: len(_OPENING)])
 
 

@@ -114,7 +114,7 @@ class RunLog:
 
     @staticmethod
     def of(records: Iterable[Mapping[str, Any]], path: Path) -> RunLog:
-        """Read records in order; refuse the first that cannot be where it is."""
+        """Read records in order; refuse the first that cannot come there."""
         log = RunLog(path)
         for record in records:
             log.take(record)
@@ -122,7 +122,7 @@ class RunLog:
 
     @property
     def prior_trials(self) -> str:
-        """The sha256 of the file its searches start from; "" where none is recorded."""
+        """The sha256 of the file its searches start from; "" if none is recorded."""
         return max((start.prior_trials for start in self.starts), default="")
 
     @property
@@ -224,7 +224,10 @@ class RunLog:
 
     def _halving(self, entry: _Halving) -> None:
         at = (len(self.tasks), len(self.rounds.get(len(self.tasks), [])) + 1)
-        _require((entry.task, entry.round) == at, f"it is of round {entry.round} of task {entry.task + 1}")
+        _require(
+            (entry.task, entry.round) == at,
+            f"it names round {entry.round} of task {entry.task + 1}, not round {at[1]} of task {at[0] + 1}",
+        )
         self.halvings[at] = entry.children_at_once
 
     def _check_sizes(self, entry: TaskRecord | PickRecord, index: int) -> None:
