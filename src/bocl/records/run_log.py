@@ -169,12 +169,13 @@ class RunLog:
         stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
         parse_value(PositiveInt, stream.get("tasks"), "start.config.stream.tasks")
         for other in self.starts:
-            same = _agree(lasting_settings(start.config), lasting_settings(other.config))
+            new, old = lasting_settings(start.config), lasting_settings(other.config)
+            same = all(new[name] == old[name] for name in new.keys() & old.keys())  # a later version may have more
             _require(same, "the sessions have different settings")
             _require(start.data == other.data, "the sessions ran on different data")
             _require(start.groups == other.groups, "the sessions have different networks")
-            unlike = "" not in (start.prior_trials, other.prior_trials) and start.prior_trials != other.prior_trials
-            _require(not unlike, "the sessions started from different trials of other runs")
+            files = {start.prior_trials, other.prior_trials} - {""}
+            _require(len(files) < 2, "the sessions started from different trials of other runs")
         self.starts.append(start)
 
     def _round(self, entry: RoundRecord) -> None:
@@ -262,11 +263,6 @@ def _check_proof(proof: Proof, index: int, pick: int = 0) -> None:
 
 def _check_file(stored: StoredFile, place: str) -> None:
     _require(stored.file == place, f"it names the file {stored.file!r}, not {place}")
-
-
-def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the settings that both have are the same: a later version of bocl may have more."""
-    return all(one[name] == other[name] for name in one.keys() & other.keys())
 
 
 def _require(fact: bool, otherwise: str) -> None:
