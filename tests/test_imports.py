@@ -1,6 +1,6 @@
 """The arrows between the rooms, read from the source: right may import left, never the reverse.
 
-    errors, wording, checks, settings, seeding, version, method_table, presets
+    errors, wording, checks, settings, seeding, widths, version, method_table, presets
         │
         ├──▶ tasks ──▶ training ──┐               ┌──▶ experiment ──┐
         ├──▶ networks ────────────┼──▶ methods ───┤                 ├──▶ cli ──▶ __main__
@@ -35,25 +35,37 @@ ARROWS = {
     "errors": "",
     "presets": "",
     "seeding": "",
+    "widths": "",
     "__init__": "method_table version",
     "checks": "errors wording",
     "settings": "checks errors wording",
     "tasks": "checks errors seeding wording",
-    "networks": "checks errors seeding settings wording",
-    "records": "checks errors method_table settings wording",
+    "networks": "checks errors seeding settings widths wording",
+    "records": "checks errors method_table settings widths wording",
     "training": "checks errors seeding tasks wording",
     "report": "method_table records wording",
-    "search": "checks errors records seeding",
-    "methods": "checks errors method_table networks records search seeding settings tasks training wording",
-    "benchmarks": "methods networks training wording",
-    "experiment": "checks errors method_table methods networks presets records search seeding settings tasks training version wording",  # noqa: E501
-    "cli": "benchmarks errors experiment method_table methods presets records report search settings tasks training version wording",  # noqa: E501
+    "search": "checks errors records seeding widths",
+    "methods": "checks errors method_table networks records search seeding settings tasks training widths wording",
+    "benchmarks": "methods networks training widths wording",
+    "experiment": "checks errors method_table methods networks presets records search seeding settings tasks training version widths wording",  # noqa: E501
+    "cli": "benchmarks errors experiment method_table methods presets records report search settings tasks training version widths wording",  # noqa: E501
     "__main__": "cli",
 }
 ALLOWED = {room: set(rooms.split()) for room, rooms in ARROWS.items()}
 
 # Rooms that run where no torch is: a report is made from records alone.
-WITHOUT_TORCH = {"errors", "checks", "method_table", "seeding", "settings", "version", "wording", "records", "report"}
+WITHOUT_TORCH = {
+    "errors",
+    "checks",
+    "method_table",
+    "seeding",
+    "settings",
+    "version",
+    "widths",
+    "wording",
+    "records",
+    "report",
+}
 TORCH = {"torch", "botorch", "gpytorch", "linear_operator", "safetensors.torch"}
 
 
@@ -155,7 +167,7 @@ def test_an_arrow_nobody_uses_and_a_circle_would_be_found(tmp_path):
         ("search/a.py", "from bocl.tasks.task import Task", "search may not import tasks"),
         ("search/a.py", "from bocl import training", "search may not import training"),
         ("networks/a.py", "from bocl.search import problem", "networks may not import search"),
-        ("networks/a.py", "from bocl.records.record import Widths", "networks may not import records"),
+        ("networks/a.py", "from bocl.records.record import Trial", "networks may not import records"),
         ("networks/a.py", "from bocl.tasks.task import Task", "networks may not import tasks"),
         ("training/a.py", "from bocl.search import problem", "training may not import search"),
         ("training/a.py", "from bocl.networks.graph import Graph", "training may not import networks"),

@@ -19,7 +19,7 @@ import typer
 
 from bocl.cli.main import main
 from bocl.errors import ConfigError, FolderError
-from bocl.experiment.store import versions
+from bocl.experiment.provenance import versions
 from bocl.records.files import check_place, write_whole
 from bocl.report.layout import draw
 from replication.search.growth_table import make_table

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search.problem import Problem
 from bocl.search.reinforce import ReinforceSearch
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
+from bocl.widths import Widths
 
 BOUNDS = (29,) * 4
 TRIALS = 50

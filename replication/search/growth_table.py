@@ -20,12 +20,11 @@ import torch
 from bocl.errors import ConfigError
 from bocl.experiment.build import build_network, build_stream
 from bocl.experiment.config import Config, load_config
-from bocl.experiment.store import machine, versions
+from bocl.experiment.provenance import machine, versions
 from bocl.methods.expand import growth_cost
 from bocl.methods.failures import check_trained
 from bocl.methods.rounds import LocalTrainer, Round, RoundMaker, TrainedChild, padding
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.search.improvement import spread_points
 from bocl.seeding import seed_for
 from bocl.tasks.partition import stratified_rows
@@ -33,6 +32,7 @@ from bocl.tasks.task import Split, Task
 from bocl.training.batches import DeviceTask, task_to_device, to_device
 from bocl.training.device import resolve_device
 from bocl.training.evaluation import accuracy
+from bocl.widths import Widths
 from replication.search.trial_table import TaskTable, TrialTable
 
 JUDGED_SHARE = 0.2  # of the training part, but at least as many as there are validation samples

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from bocl.errors import InputError
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search.ledger import Ledger
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
+from bocl.widths import Widths
 
 Sampler = Literal["tpe", "gp"]
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bocl.records.record import Experience, Trial, Widths
+from bocl.records.record import Experience, Trial
 from bocl.search.problem import FloatArray, IntArray, Problem, Searcher
 from bocl.search.searchers import wants_difficulty
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
+from bocl.widths import Widths
 
 Measure = Callable[[IntArray, np.random.Generator], tuple[FloatArray, FloatArray]]
 MakeSearcher = Callable[[Problem, SearchSettings], Searcher]

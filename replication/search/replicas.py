@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from bocl.experiment.store import versions
+from bocl.experiment.provenance import versions
 from bocl.search.problem import FloatArray, IntArray
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings

@@ -23,12 +23,12 @@ import numpy as np
 
 from bocl.errors import DataError
 from bocl.records.files import write_whole
-from bocl.records.record import Widths
 from bocl.search import accuracy_model
 from bocl.search.accuracy_model import Accuracies, scale
 from bocl.search.lattice import lies_in
 from bocl.search.problem import FloatArray, IntArray
 from bocl.settings import parse_value
+from bocl.widths import Widths
 from replication.search.replay import ReplayTask
 
 FORMAT = 1

@@ -15,7 +15,7 @@ from datetime import date
 from itertools import product
 from statistics import fmean, stdev
 
-from bocl.experiment.store import versions
+from bocl.experiment.provenance import versions
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for

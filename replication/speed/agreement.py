@@ -15,9 +15,9 @@ import torch
 from bocl.experiment.build import build_network, build_stream
 from bocl.experiment.config import load_config
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.training.batches import task_to_device
 from bocl.training.trainer import train
+from bocl.widths import Widths
 
 CASES: dict[str, Widths] = {"permuted-mnist": (30, 15), "split-cifar100": (4, 4, 10, 8)}  # preset → z
 

@@ -1,4 +1,4 @@
-"""What a setting may be: types that pydantic checks, and one wording for all that can be wrong.
+"""What a setting may be: types that pydantic checks, and the wording of everything that can be wrong.
 
 @section("recipe")
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ from bocl.errors import ConfigError, did_you_mean
 from bocl.wording import as_written, counted, shown
 
 T = TypeVar("T")
-LARGEST = 1e30  # of a setting that has no other end: float32 holds it, and a few times its size
+LARGEST = 1e30  # of a setting without another limit: float32 holds it with room to spare
 _UNKNOWN = "unexpected_keyword_argument"
 
 
 def _as_python(value: object) -> object:
-    """Return a number of numpy's as Python's."""
+    """Return a number of numpy as one of Python."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
@@ -50,7 +50,7 @@ OneOrEach = Annotated[  # one for all hidden groups, or a list with one per grou
 
 
 def section(name: str) -> Callable[[type[T]], type[T]]:
-    """Make a frozen dataclass check its values whenever one is made; ``name`` begins their dotted names."""
+    """Make a frozen dataclass check its values when it is made; ``name`` is the first part of their dotted names."""
 
     def make(kind: Any) -> Any:
         @wraps(kind.__init__)
@@ -99,13 +99,13 @@ def per_group(name: str, value: T | tuple[T, ...], groups: int) -> tuple[T, ...]
     return value
 
 
-def beyond_memory(size: int) -> str | None:
-    """Say how far so many bytes are beyond this machine's memory; None where they are not."""
+def exceeds_memory(size: int) -> str | None:
+    """Say by how much so many bytes exceed this machine's memory, or return None."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return f"{size / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB of memory" if size > memory else None
 
 
-# What is wanted, by pydantic's name for what is wrong.
+# What a value must be, by pydantic's name for what is wrong with it.
 _LIMITS = {
     "greater_than": "above {gt}",
     "greater_than_equal": "at least {ge}",
@@ -119,6 +119,7 @@ _WANTED = _LIMITS | {
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "a string",
+    "string_pattern_mismatch": "a string of the form {pattern}",
     "none_required": "nothing",
     "tuple_type": "a list",
     "list_type": "a list",
@@ -135,7 +136,7 @@ _WANTED = _LIMITS | {
 def explain(error: ValidationError, kind: Any, value: object, path: str, *, written: bool = False) -> dict[str, str]:
     """Return {place: what is wrong there} for a ``value`` that ``kind`` refuses; places begin with ``path``.
 
-    written  whether the value comes from a file: then it is shown as the file has it
+    written  whether the value comes from a file, and is shown as the file has it
     """
     places: dict[str, list[ErrorDetails]] = {}
     for detail in sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != _UNKNOWN):
@@ -143,13 +144,13 @@ def explain(error: ValidationError, kind: Any, value: object, path: str, *, writ
     return {
         place: _sentence(place, details, kind, written)
         for place, details in places.items()
-        # Of a number or a list of numbers: if an entry of the list is wrong, that it is no number says nothing.
+        # In a union of a number and a list: an error inside the list makes "it is not a number" pointless.
         if not any(other.startswith((f"{place}.", f"{place}[")) for other in places)
     }
 
 
 def _place(detail: ErrorDetails, value: object, path: str) -> str:
-    """Return where an error is, in words; steps of its location that lead nowhere name a member of a union."""
+    """Return where an error is, in words; a step of its location that leads nowhere names a member of a union."""
     for step in detail["loc"]:
         if isinstance(value, Mapping):
             key = list(value)[step] if isinstance(step, int) and step < len(value) else step  # an argument by position

@@ -1,4 +1,4 @@
-"""Everything bocl raises on purpose. Every message names the value and the way out.
+"""Everything bocl raises on purpose. Every message names the wrong value and the way out.
 
 BoclError
 ├── InputError            the caller gave something wrong         exit code 2

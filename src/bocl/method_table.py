@@ -1,4 +1,4 @@
-"""The table of methods: what every room needs to know of a method without importing it.
+"""The table of methods: what the other packages need to know about a method without importing it.
 
 A method is a file in ``methods/`` and one entry here. The command line, configs, records, the report, saved models and
 the public names of ``bocl`` follow from the entry.

@@ -1,4 +1,4 @@
-"""Settings in, frozen dataclasses out: TOML files, ``--set`` overrides, and every mistake told at once.
+"""Settings in, frozen dataclasses out: TOML files, ``--set`` overrides, and every mistake reported at once.
 
 These functions know no particular setting. A table of settings is a frozen dataclass, whose fields pydantic checks.
 What types cannot say, such as combinations, a dataclass checks in its own ``__post_init__`` by raising InputError.
@@ -11,7 +11,6 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import is_dataclass
 from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,8 +32,8 @@ _TOO_DEEP = "nested too deeply to be a config"
 def parse(kind: type[T], data: Mapping[str, object], source: str) -> T:
     """Build the dataclass ``kind`` from nested tables, or raise one ConfigError that lists every problem.
 
-    Nothing is coerced but an integer where a number is wanted, and lists to tuples. ``source`` names where
-    the data came from, for the message.
+    Only an integer for a number and a list for a tuple are converted. ``source`` names the origin of the data, for
+    the message.
     """
     made, problems = _read(kind, data, "")
     if len(problems) > 1:
@@ -45,7 +44,7 @@ def parse(kind: type[T], data: Mapping[str, object], source: str) -> T:
 
 
 def parse_value(annotation: Any, value: object, source: str) -> Any:
-    """Return one value or table as ``annotation`` wants it, or raise one ConfigError that lists every problem."""
+    """Return one value or table as an ``annotation``, or raise one ConfigError that lists every problem."""
     made, problems = _read(annotation, value, source)
     if problems:
         raise ConfigError("; ".join(problems))
@@ -53,7 +52,7 @@ def parse_value(annotation: Any, value: object, source: str) -> Any:
 
 
 def _read(kind: Any, value: object, path: str) -> tuple[Any, list[str]]:
-    """Return ``value`` as ``kind`` wants it, and what is wrong with it.
+    """Return ``value`` as a ``kind``, and what is wrong with it.
 
     It is checked as JSON, because there pydantic's strict mode still takes a list for a tuple and a table for a
     dataclass.
@@ -93,8 +92,8 @@ def _without_odd(value: object, path: str, odd: dict[str, str]) -> object:
 def apply_overrides(data: Mapping[str, object], overrides: Iterable[str]) -> dict[str, object]:
     """Return a copy of ``data`` with each override ``"a.b=value"`` applied, in order.
 
-    The value is TOML where it reads as TOML (numbers, true, lists, quoted strings, inline tables) and a
-    plain string otherwise. Missing tables are made; what stood at the path is replaced.
+    The value is TOML if it reads as TOML (numbers, true, lists, quoted strings, inline tables) and a plain string
+    otherwise. Missing tables are made; an earlier value is replaced.
     """
     result = copy.deepcopy(dict(data))
     for override in overrides:
@@ -102,9 +101,7 @@ def apply_overrides(data: Mapping[str, object], overrides: Iterable[str]) -> dic
         dotted, equals, text = override.partition("=")
         steps = [step.strip() for step in dotted.split(".")]
         if not equals or not all(steps) or len(steps) > MOST_NESTING:
-            raise ConfigError(
-                f"--set {shortened(override)}: expected the form a.b=value, such as --set recipe.epochs=5"
-            )
+            raise ConfigError(f"{place}: expected the form a.b=value, such as --set recipe.epochs=5")
         table: dict[str, object] = result
         for depth, step in enumerate(steps[:-1], start=1):
             inner = table.setdefault(step, {})
@@ -155,33 +152,22 @@ def read_toml(path: str | Path) -> dict[str, object]:
 
 
 def _excess(value: object, depth: int = 0) -> str | None:
-    """Say what in a value no config holds: nesting without end, or integers beyond the 64 bits TOML promises."""
+    """Say what no config may hold in a value: deep nesting, or integers beyond the 64 bits TOML promises."""
     if depth > MOST_NESTING:
         return _TOO_DEEP
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return "an integer of more than 64 bits, which no setting is"
-    items: Iterable[object] = ()
-    if isinstance(value, dict):
-        items = value.values()
-    elif isinstance(value, list):
-        items = value
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return next(filter(None, (_excess(item, depth + 1) for item in items)), None)
 
 
-def to_plain(config: object) -> dict[str, Any]:
-    """Return a dataclass tree as nested dicts and lists that JSON can hold; ``parse`` reads them back."""
-    if not is_dataclass(config) or isinstance(config, type):
-        raise TypeError(f"expected a dataclass instance, found {config!r}")
-    return plain(config)  # type: ignore[no-any-return]
-
-
-def plain(value: object) -> Any:
-    """Return a setting of any kind as JSON can hold it."""
+def to_plain(value: object) -> Any:
+    """Return a setting or a tree of dataclasses as JSON can hold it; ``parse`` reads it back."""
     return to_jsonable_python(value)
 
 
 def digest(config: object) -> str:
-    """Return the SHA-256 of a dataclass tree's canonical JSON: the same for equal settings, however made."""
+    """Return the SHA-256 of a dataclass tree's canonical JSON, which is the same for equal settings."""
     # Going through parse makes 1 and 1.0 in a field of numbers the same.
     table = to_plain(parse(type(config), to_plain(config), type(config).__name__))
     text = json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,4 @@
-"""Values, figures and messages as a person would say them."""
+"""Values, figures and messages as a person reads them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shortened(text: str) -> str:
 
 
 def as_written(value: object) -> str:
-    """Return a value as a TOML file holds it, with its kind where that is not plain to see."""
+    """Return a value as a TOML file holds it, with its kind unless that is obvious."""
     if value is None:
         return "nothing"
     if isinstance(value, Mapping):
@@ -56,7 +56,7 @@ def percent(value: float) -> str:
 
 
 def points(value: float) -> str:
-    """Return a difference of accuracies in points; exactly nothing is a plain 0."""
+    """Return a difference of accuracies in points; exactly none is a plain 0."""
     return "0" if value == 0 else f"{100 * value:+.2f}"
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from bocl.experiment.grid import METHOD_NAMES
+from bocl.method_table import METHODS
 
 SMALL = [
     *("--set", "stream.tasks=2"),
@@ -291,7 +291,7 @@ def test_list_and_validate_speak_json_too(bocl):
 def test_validate_tries_every_method_it_is_given(bocl):
     assert "digits is valid: sn, den on 5 tasks" in bocl("validate", "digits", "--methods", "sn,den")[1]
     found = json.loads(bocl("validate", "digits", "--methods", "all", "--json")[1])
-    assert [config["method"] for config in found] == list(METHOD_NAMES)
+    assert [config["method"] for config in found] == list(METHODS)
     code, _, err = bocl("validate", "digits", "--methods", "sn,den", "--set", "den.expansion=[1]")
     assert (code, err.count("\n")) == (2, 1)
     assert "den.expansion has 1 entry (1,)" in err
@@ -522,7 +522,7 @@ def test_prior_trials_are_of_one_network_and_for_it_only(bocl, tmp_path):
     code, _, err = bocl("run", *SMALL, "--set", "prior_trials=prior_trials.json", "--out", "runs/d")
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(
-        "bocl: prior_trials prior_trials.json is of a network with the hidden groups fc1; this one has fc1, fc2;"
+        "bocl: prior_trials prior_trials.json comes from a network with the hidden groups fc1; this one has fc1, fc2;"
     )
     assert not (tmp_path / "runs/d").exists()
 
@@ -533,7 +533,7 @@ def test_prior_trials_replace_no_other_file(bocl, tmp_path):
     before = journal.read_bytes()
     code, _, err = bocl("trials", journal.parent, "-o", journal)
     assert code == 2
-    assert "is no file of trials of bocl" in err
+    assert "is not a file of trials of bocl" in err
     assert journal.read_bytes() == before
     for _ in range(2):
         assert bocl("trials", journal.parent, "-o", tmp_path / "prior_trials.json")[0] == 0

@@ -58,7 +58,7 @@ def test_figures_go_to_a_folder(bocl, tmp_path):
         (["some.txt"], "some.txt holds no runs"),
         (["wrong.jsonl"], "wrong.jsonl, line 1: damaged"),
         ([OLD, "-o", "empty"], "empty cannot be written: it is not a file; give another file with -o"),
-        ([OLD, "-o", "some.txt"], "some.txt is there already and is no report of bocl; give another file with -o"),
+        ([OLD, "-o", "some.txt"], "some.txt is there already and is not a report of bocl; give another file with -o"),
         ([OLD, "-o", "some.txt/page.html"], "page.html cannot be written: Not a directory; give another file with -o"),
         ([OLD, "-o", "/proc/page.html"], "cannot be written: No such file or directory; give another file with -o"),
         ([OLD, "--assets", "some.txt"], "some.txt is not a folder; give one with --assets"),

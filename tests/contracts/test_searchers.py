@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bocl.errors import InputError, WorkError
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search.problem import Problem, Searcher
 from bocl.search.searchers import SEARCHERS, make_searcher, wants_difficulty
 from bocl.search.settings import SearchKind, SearchSettings
+from bocl.widths import Widths
 
 KINDS = get_args(SearchKind)
 every_searcher = pytest.mark.parametrize("kind", KINDS)

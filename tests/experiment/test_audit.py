@@ -16,7 +16,7 @@ from bocl.experiment.audit import DriftError, audit, check_untouched
 from bocl.experiment.config import Config
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.run import run
-from bocl.experiment.store import RunStore, machine
+from bocl.experiment.store import RunStore
 from bocl.method_table import METHODS
 from bocl.methods.bocl import BOCL
 from bocl.methods.fixed import Fixed, FixedSettings
@@ -82,13 +82,12 @@ def learnt(tmp_path_factory):
     learner = Fixed(norm_net(), settings=FixedSettings(2), recipe=Recipe("adam", epochs=1), device="cpu")
     config = Config()
     with RunStore.open(tmp_path_factory.mktemp("run"), config) as store:
-        about = {"data": "", "machine": machine(learner.device), "at_once": 1, "time": ""}
-        store.start(config, [group.name for group in learner.graph.groups], about)
+        store.start(config, learner, data="")
         for index in range(2):
             learned = learner.learn(stream[index])
             row = (0.5,) * (index + 1)
             record = TaskRecord(index, "x", learned.widths, row, row, {}, 0, (), float("nan"), 0, 0.0, 0.0)
-            store.commit(record, learner, make_canaries(learner, stream[index], index))
+            store.commit(record, learner, make_canaries(learner, stream[index]))
         learner.learn(stream[2])
         yield store, learner
 
@@ -187,7 +186,7 @@ def test_a_row_that_contradicts_an_earlier_one_is_found_without_the_data(copy):
             record["row"][0] += 0.1
 
     rewrite(copy, change)
-    with pytest.raises(DriftError, match=r"task 1, 'permutation 1', was recorded with accuracy .* and after task 2"):
+    with pytest.raises(DriftError, match=r"task 1, 'permutation 1': test accuracy .* after task 2, recorded was"):
         audit(copy, with_accuracy=False)
 
 
@@ -240,7 +239,7 @@ def put(kind, index, *path, value):
         (put("task", 1, "name", value="another"), r"the checkpoint has the tasks .*'permutation 2'\], the journal"),
         (put("task", 1, "widths", value=[3, 3]), r"the checkpoint has the widths .*, the journal .*\(3, 3\)"),
         (put("task", 1, "stored", value=7), r"journal\.jsonl, line .*7 parameters are stored, not \d+ \+ \d+"),
-        (put("task", 1, "validation_row", 0, value=0.9), r"was recorded with accuracy .* and after task 2 with 0\.9"),
+        (put("task", 1, "validation_row", 0, value=0.9), r"validation accuracy 0\.9 after task 2, recorded was"),
         (put("task", 1, "validation_row", 1, value=0.9), r"validation accuracy .* now, recorded was 0\.9"),
     ],
     ids=["name", "widths", "stored", "an earlier validation", "a validation"],

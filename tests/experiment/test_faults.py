@@ -61,7 +61,7 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("part", range(12))
-@pytest.mark.parametrize(("code", "way_out"), [(errno.ENOSPC, "free space"), (errno.EIO, "see to the disk")])
+@pytest.mark.parametrize(("code", "way_out"), [(errno.ENOSPC, "free space"), (errno.EIO, "check the disk")])
 def test_a_disk_that_fails_stops_the_run_whole(tmp_path, undisturbed, monkeypatch, part, code, way_out):
     config, whole, calls = undisturbed
     with monkeypatch.context() as patch:
@@ -166,7 +166,7 @@ def test_a_grid_goes_on_where_it_was_stopped(tmp_path, small):
 
     def make(name):
         return plan(
-            "digits", [*SMALL, *OPTIONS], methods="bocl,sn", seeds="0,1", out=str(tmp_path / name), device="cpu"
+            "digits", [*SMALL, *OPTIONS], methods=["bocl", "sn"], seeds=[0, 1], out=str(tmp_path / name), device="cpu"
         )
 
     def stop_in(wanted):

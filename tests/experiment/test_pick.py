@@ -20,7 +20,7 @@ from bocl.experiment.store import RunStore
 from bocl.methods.saving import load
 from bocl.records.events import TaskDone, TrialDone
 from bocl.records.journal import BEGINNING, encode, read
-from bocl.records.pareto import Wish, choose
+from bocl.records.pareto import Criterion, choose
 from bocl.records.run_log import JOURNAL, RunLog
 from bocl.records.summary import summarise
 from bocl.settings import parse
@@ -129,9 +129,10 @@ def test_a_pick_can_be_by_price_budget_or_target(begun):
     _, folder = begun
     trials = summarise(folder).tasks[-1].trials
     smallest = min(trial.parameters for trial in trials)
-    for wish in (Wish(alpha=5.0), Wish(budget=smallest), Wish(target=0.01), Wish(alpha=0.0), Wish(target=1.0)):
-        assert pick(folder, wish, device="cpu").after.widths == choose(trials, wish).widths
-    assert {choose(trials, wish).widths for wish in (Wish(alpha=5.0), Wish(budget=smallest))} == {(0, 0)}
+    small = [Criterion(alpha=5.0), Criterion(budget=smallest)]
+    for criterion in (*small, Criterion(target=0.01), Criterion(alpha=0.0), Criterion(target=1.0)):
+        assert pick(folder, criterion, device="cpu").after.widths == choose(trials, criterion).widths
+    assert {choose(trials, criterion).widths for criterion in small} == {(0, 0)}
 
 
 def test_picking_what_is_kept_changes_nothing(begun):
@@ -147,7 +148,7 @@ def test_picking_what_is_kept_changes_nothing(begun):
     [
         ((3, 99), None, r"no child with widths \(3, 99\) was trained for task 2; bocl show --task 2"),
         ((0,), None, r"no child with widths \(0,\)"),
-        (Wish(budget=1), None, "no trial adds so few parameters"),
+        (Criterion(budget=1), None, "no trial adds so few parameters"),
         ((0, 0), 0, "task 1 of .* cannot be picked for; the last finished one, 2, can"),
         ((0, 0), 2, "task 3 of .* cannot be picked for"),
     ],

@@ -86,7 +86,7 @@ def test_a_run_that_is_alone_lets_nobody_in():
     [
         (0, GPU, False, "from 1 to 16"),
         (17, GPU, False, "from 1 to 16"),
-        (2, CPU, False, "on a GPU alone"),
+        (2, CPU, False, "only on a GPU"),
         (2, GPU, True, "dropout"),
     ],
 )

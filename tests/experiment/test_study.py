@@ -88,7 +88,7 @@ def test_unknown_names_are_told(mine):
         load_study("nowhere.toml")
     with pytest.raises(ConfigError, match="no run 'deer'"):
         jobs([load_study(mine)], names=["deer"])
-    with pytest.raises(ConfigError, match="none of the runs"):
+    with pytest.raises(ConfigError, match="no run is left"):
         jobs([load_study(mine)], on=["digits"], names=["fixed"])
 
 

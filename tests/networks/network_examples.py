@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Graph, Widths
+from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
 from bocl.networks.stacked import Children
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
+from bocl.widths import Widths
 
 IMAGE = (2, 6, 6)
 BATCHES = (1, 7, 128)

@@ -8,7 +8,6 @@ import pytest
 
 from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import load_config
-from bocl.experiment.grid import METHOD_NAMES
 from bocl.method_table import METHODS
 from bocl.methods.saving import _settings_of
 from bocl.records.identity import lasting_settings, relevant_settings
@@ -18,10 +17,6 @@ from bocl.settings import to_plain
 def settings(*overrides: str, method: str = "bocl", seed: int = 0) -> dict[str, object]:
     config = replace(load_config("digits", overrides), method=method, seed=seed)  # type: ignore[arg-type]
     return relevant_settings(to_plain(config))
-
-
-def test_every_method_is_known() -> None:
-    assert set(METHODS) == set(METHOD_NAMES)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import bocl.errors
 from bocl.errors import FolderError, InputError, WorkError
 from bocl.records import journal as journal_module
-from bocl.records.journal import BEGINNING, Journal, Line, LineFile, decode, encode, read
+from bocl.records.journal import BEGINNING, Journal, Line, decode, encode, read
 
 RECORDS = [
     {"kind": "start", "seed": 7},
@@ -312,14 +312,6 @@ class TestFailedWrites:
             with pytest.raises(WorkError, match="the disk is gone"):
                 journal.append({"a": 1})
         assert path.read_bytes() == whole
-
-    def test_bytes_know_no_records(self, tmp_path):
-        lines = LineFile.open(tmp_path / "bytes")
-        lines.append(b"anything\n")
-        lines.append(b"more\n")
-        lines.cut(9)
-        lines.close()
-        assert (tmp_path / "bytes").read_bytes() == b"anything\n"
 
 
 HOLD = """

@@ -15,10 +15,9 @@ from bocl.records.metrics import (
     backward_transfer,
     first_task_forgetting,
     forgetting,
-    learning_accuracy,
 )
 
-METRICS = [average_accuracy, backward_transfer, first_task_forgetting, forgetting, learning_accuracy]
+METRICS = [average_accuracy, backward_transfer, first_task_forgetting, forgetting]
 
 # Task 0 rises to 0.9 before it falls, so forgetting and backward transfer differ.
 THREE_TASKS = [[0.8], [0.9, 0.6], [0.5, 0.7, 0.75]]
@@ -29,7 +28,6 @@ def test_three_tasks_by_hand():
     assert backward_transfer(THREE_TASKS) == pytest.approx(((0.5 - 0.8) + (0.7 - 0.6)) / 2)
     assert first_task_forgetting(THREE_TASKS) == pytest.approx(0.9 - 0.5)
     assert forgetting(THREE_TASKS) == pytest.approx(((0.9 - 0.5) + (0.6 - 0.7)) / 2)
-    assert learning_accuracy(THREE_TASKS) == pytest.approx((0.8 + 0.6 + 0.75) / 3)
 
 
 def test_the_last_row_is_no_best_to_forget_from():
@@ -39,7 +37,6 @@ def test_the_last_row_is_no_best_to_forget_from():
 
 def test_one_task():
     assert average_accuracy([[0.7]]) == 0.7
-    assert learning_accuracy([[0.7]]) == 0.7
     assert backward_transfer([[0.7]]) == 0.0
     assert forgetting([[0.7]]) == first_task_forgetting([[0.7]]) == 0.0
 
@@ -51,7 +48,6 @@ def test_nothing_changed_is_exactly_zero(accuracies):
         value = metric(unchanged)
         assert value == 0.0
         assert math.copysign(1.0, value) == 1.0
-    assert average_accuracy(unchanged) == learning_accuracy(unchanged)
 
 
 def test_negative_zeros_leave_no_sign():

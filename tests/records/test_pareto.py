@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bocl.errors import InputError
-from bocl.records.pareto import Wish, best_within, choose, front, reward_at
+from bocl.records.pareto import Criterion, best_within, choose, front, reward_at
 from bocl.records.record import Trial
 from bocl.search.ledger import Ledger
 from bocl.search.problem import Problem
@@ -76,7 +76,7 @@ def test_scored_anew_at_the_same_price_they_are_as_recorded(children) -> None:
     for one in trials:
         if not one.failed:
             assert reward_at(one, ALPHA) == one.reward
-    assert choose(trials, Wish(alpha=ALPHA)) == choose(trials, Wish())
+    assert choose(trials, Criterion(alpha=ALPHA)) == choose(trials, Criterion())
 
 
 @given(CHILDREN.filter(usable), st.none() | st.integers(1, 20).map(lambda twentieths: twentieths / 20))
@@ -87,8 +87,8 @@ def test_what_is_wanted_is_what_a_search_for_it_keeps(children, target) -> None:
     trials = trials_of(children, problem)
     ledger = Ledger(problem, SearchSettings())
     ledger.take_in(trials)
-    wish = Wish(alpha=ALPHA) if target is None else Wish(target=target)
-    assert ledger.best() == choose(trials, wish).widths == choose(trials, Wish()).widths
+    criterion = Criterion(alpha=ALPHA) if target is None else Criterion(target=target)
+    assert ledger.best() == choose(trials, criterion).widths == choose(trials, Criterion()).widths
 
 
 @given(CHILDREN.filter(usable), st.integers(1, 20).map(lambda twentieths: twentieths / 20), st.integers(50, 140))
@@ -97,9 +97,9 @@ def test_a_target_wants_the_smallest_that_reaches_it_else_the_most_accurate(chil
     within = [one for one in trials if not one.failed and one.parameters <= budget]
     if not within:
         with pytest.raises(InputError, match=f"budget {budget}: no trial adds so few"):
-            choose(trials, Wish(budget=budget))
+            choose(trials, Criterion(budget=budget))
         return
-    found = choose(trials, Wish(budget=budget, target=target))
+    found = choose(trials, Criterion(budget=budget, target=target))
     assert found in within
     reached = [one for one in within if one.accuracy >= target]
     if reached:
@@ -111,18 +111,18 @@ def test_a_target_wants_the_smallest_that_reaches_it_else_the_most_accurate(chil
 
 def test_a_higher_price_wants_a_smaller_network() -> None:
     trials = [trial((0, 0), 0.5), trial((2, 2), 0.8), trial((6, 6), 0.9)]
-    assert [choose(trials, Wish(alpha=alpha)).widths for alpha in (0.0, 0.05, 1.0)] == [(6, 6), (2, 2), (0, 0)]
+    assert [choose(trials, Criterion(alpha=alpha)).widths for alpha in (0.0, 0.05, 1.0)] == [(6, 6), (2, 2), (0, 0)]
 
 
 def test_a_price_needs_what_units_cost() -> None:
     old = Trial((1, 1), 0.5, 60, 0.49)
-    assert choose([old], Wish()) == old
+    assert choose([old], Criterion()) == old
     with pytest.raises(InputError, match="was not recorded"):
-        choose([old], Wish(alpha=0.1))
+        choose([old], Criterion(alpha=0.1))
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("criterion", "message"),
     [
         ({"alpha": -1.0}, "alpha is -1.0"),
         ({"alpha": math.nan}, "alpha is nan"),
@@ -132,6 +132,6 @@ def test_a_price_needs_what_units_cost() -> None:
         ({"target": 0.5, "alpha": 0.1}, "give one of them"),
     ],
 )
-def test_a_wish_that_cannot_be_is_refused(wish, message) -> None:
+def test_a_criterion_that_cannot_be_is_refused(criterion, message) -> None:
     with pytest.raises(InputError, match=message):
-        Wish(**wish)
+        Criterion(**criterion)

@@ -34,7 +34,7 @@ def test_an_early_file_names_no_groups(tmp_path: Path) -> None:
     del data["groups"]
     path.write_text(json.dumps(data))
     assert len(read_prior_trials(path, ["conv1", "fc1"])) == 2
-    with pytest.raises(InputError, match=r"task 1 of 2: widths \(2, 1\) are of a network with 2 hidden groups.* has 1"):
+    with pytest.raises(InputError, match=r"task 1 of 2: widths \(2, 1\) are for a network with 2 hidden .* has 1"):
         read_prior_trials(path, ["fc1"])
 
 
@@ -53,7 +53,7 @@ def test_an_early_file_names_no_groups(tmp_path: Path) -> None:
         (lambda data: data["tasks"][1]["trials"][1].update(widths=[0, 0]), r"task 2 of 2: widths \(0, 0\) .* twice"),
         (lambda data: data["tasks"][0]["trials"][0].update(widths=[10**400, 0]), "not numbers of units"),
         (lambda data: data["tasks"][0].update(best=[-2, 1]), "not numbers of units"),
-        (lambda data: data["tasks"][0].update(best=[3, 1]), r"widths \(3, 1\) were kept, and never trained"),
+        (lambda data: data["tasks"][0].update(best=[3, 1]), r"widths \(3, 1\) were kept but never trained"),
         (lambda data: data["tasks"][0].update(difficulty=1.5), "difficulty is 1.5"),
         (lambda data: data["tasks"].clear(), "holds no task"),
         (lambda data: data.update(groups=["conv1", "fc1"]), "hidden groups conv1, fc1; this one has fc1, fc2"),

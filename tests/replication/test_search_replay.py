@@ -15,12 +15,13 @@ import pytest
 from bocl.cli.main import main
 from bocl.errors import ConfigError, DataError, InputError
 from bocl.networks.compact import CompactNetwork
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search.lattice import whole_lattice
 from bocl.search.problem import Problem
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
 from bocl.training.batches import DeviceSplit
+from bocl.widths import Widths
 from replication.search import __main__ as commands
 from replication.search import growth_table
 from replication.search.growth_table import make_table, spread_widths

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from bocl.records.record import Experience, Trial, Widths
+from bocl.records.record import Experience, Trial
 from bocl.search import accuracy_model
 from bocl.search.bayesian import LEANING, MOST_DATA, BayesianSearch
 from bocl.search.problem import IntArray, Problem
 from bocl.search.settings import SearchSettings
+from bocl.widths import Widths
 
 PRICE = 0.002
 ZERO = (0, 0)

@@ -15,13 +15,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search import gaussian_process, paper
 from bocl.search.ledger import usable_trials
 from bocl.search.paper import MOST_DATA, PaperSearch, scale, unscale
 from bocl.search.problem import FloatArray, Problem, Searcher
 from bocl.search.searchers import make_searcher
 from bocl.search.settings import SearchSettings
+from bocl.widths import Widths
 
 
 def problem(bounds: Widths, seed: int = 0, trained: tuple[Trial, ...] = ()) -> Problem:

@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search.problem import Problem
 from bocl.search.random_search import RandomSearch
 from bocl.search.settings import SearchSettings
+from bocl.widths import Widths
 
 
 def tried(bounds: Widths, search: SearchSettings, count: int, seed: int) -> list[Widths]:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search.controller import CONTROLLERS, Controller, ControllerSettings
 from bocl.search.problem import Problem
 from bocl.search.reinforce import MOST_DRAWS, ReinforceSearch
 from bocl.search.settings import SearchSettings
+from bocl.widths import Widths
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "replication" / "search" / "controllers.py"))
 BOUNDS = (3, 0, 2)

@@ -254,7 +254,7 @@ def make_runs(place: Path) -> dict[str, Path]:
         *(("bocl", "bocl", 0), ("sn", "sn", 0), ("gem", "gem", 0)),
         *(("stopped", "bocl", 0), ("donor", "bocl", 1)),
     ):
-        grid = plan("digits", SETTINGS, methods=method, seeds=str(seed), out=str(place / name), device="cpu")
+        grid = plan("digits", SETTINGS, methods=[method], seeds=[seed], out=str(place / name), device="cpu")
         callback = stop_in_the_last_task() if name == "stopped" else ignore_events
         with suppress(Stopped):
             run_grid(grid, device="cpu", watch=lambda _config, _folder, callback=callback: nullcontext(callback))

@@ -34,7 +34,7 @@ from bocl.experiment.grid import Grid, plan, run_grid
 from bocl.experiment.pick import pick
 from bocl.experiment.run import run
 from bocl.records.events import Callback, Event, TaskDone, ignore_events
-from bocl.records.journal import read_lines
+from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL, RunLog
 from bocl.records.summary import summarise
 
@@ -124,7 +124,7 @@ def outcome(grid: Grid) -> str:
             digest.update(f"{path.relative_to(folder)}\n".encode())
             if path.suffix == ".safetensors" or path.name == "model.json":
                 digest.update(path.read_bytes())
-        records = [line.record for line in read_lines(folder / JOURNAL)]
+        records = read(folder / JOURNAL)
         RunLog.of(records, folder / JOURNAL)  # refuses a task or round that is recorded twice or left out
         kept = [timeless(record) for record in records if record["kind"] != "start"]
         digest.update(json.dumps(kept, sort_keys=True).encode())
@@ -164,7 +164,7 @@ class Torture:
             code, _, promised = in_a_fork(the_runs(grid), **moment)
             self.kills += 1
             self.deaths += code == -signal.SIGKILL
-            found = sum(len(read_lines(folder / JOURNAL)) for _, folder in grid if (folder / JOURNAL).exists())
+            found = sum(len(read(folder / JOURNAL)) for _, folder in grid if (folder / JOURNAL).exists())
             before = {folder: (folder / JOURNAL).read_bytes() for _, folder in grid if (folder / JOURNAL).exists()}
             check(code in (0, -signal.SIGKILL), moment, f"it ended with {code}")
             check(found >= promised, moment, f"{promised} lines were promised in this session, {found} are there")
@@ -215,7 +215,7 @@ class PickTorture:
         shutil.copytree(self.place / "two tasks", self.folder)
         code, _, promised = in_a_fork(self._pick, **moment)
         check(code == -signal.SIGKILL, moment, f"the pick ended with {code}")
-        kinds = [line.record["kind"] for line in read_lines(self.folder / JOURNAL)]
+        kinds = [record["kind"] for record in read(self.folder / JOURNAL)]
         check(promised < 2 or kinds[-1] == "pick", moment, "a pick that was promised is lost")
         check(in_a_fork(self._pick)[0] == 0, moment, "the pick cannot be made again")
         check(self._end() == self.wanted, moment, "it came to something else")
@@ -254,7 +254,7 @@ def main(short: bool) -> None:
             picked.kill(moment)
         print(f"a pick, {len(picked.calls)} calls: killed {len(moments)} times, all ended in {picked.wanted[:16]}")
         if not short:
-            grid = Torture(Path(place) / "grid", methods="bocl,sn", seeds="0,1")
+            grid = Torture(Path(place) / "grid", methods=["bocl", "sn"], seeds=[0, 1])
             for _ in range(20):
                 grid.kill({"fatal": draw.randint(1, len(grid.calls))})
             for _ in range(10):

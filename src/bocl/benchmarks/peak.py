@@ -21,7 +21,7 @@ def forget_peak_memory(device: torch.device) -> None:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Return the most megabytes since ``forget_peak_memory``; NaN on a system that does not tell."""
+    """Return the most megabytes since ``forget_peak_memory``; NaN on a system that does not report it."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
     found = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text()) if _CLEAR.exists() else None

@@ -22,12 +22,12 @@ from bocl.methods.rounds import padding
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import train
+from bocl.widths import Widths
 from bocl.wording import counted
 
 
@@ -65,12 +65,12 @@ class Row:
 
 
 def counts(device: torch.device, quick: bool) -> tuple[int, ...]:
-    """Return how many children are trained together: fewer where a CPU would take long."""
+    """Return how many children are trained together: fewer if a CPU would take long."""
     return (1, 8) if quick else (1, 4, 8, 16) if device.type == "cpu" else (1, 4, 16, 32, 64)
 
 
 def cases(device: torch.device, quick: bool) -> list[Case]:
-    """Return what is measured: the paper's MLP and LeNet, on fewer samples where a CPU would take long."""
+    """Return what is measured: the paper's MLP and LeNet, on fewer samples if a CPU would take long."""
     gpu = device.type == "cuda" and not quick
     epochs = 10 if gpu else 2 if quick else 5
     return [
@@ -96,19 +96,19 @@ def cases(device: torch.device, quick: bool) -> list[Case]:
 def measure(
     device: torch.device, *, quick: bool = False, children: Sequence[int] = (), tell: Callable[[Row], None]
 ) -> list[Row]:
-    """Measure every case in every mode; ``tell`` hears each row as it is done.
+    """Measure every case in every mode; ``tell`` is called with each row as it is done.
 
-    children  how many are trained together, one measurement for each; else ``counts``
+    children  how many are trained together, one measurement for each; default: ``counts``
 
-    Plain and eager loops are timed over one epoch. Ours is timed over a whole training of several epochs, making
-    the children and scoring them included, as a search runs it.
+    Plain and eager loops are timed over one epoch. Ours is timed over a whole training of several epochs, including
+    making and scoring the children, as in a search.
     """
     rows: list[Row] = []
 
     def add(case: Case, mode: str, count: int, epoch: Callable[[], None], epochs: int) -> None:
         seconds, memory = _measure(epoch, device)
         per_child = seconds / count / epochs
-        plain = _plain_seconds(rows, case, per_child)
+        plain = next((row.seconds_per_child_epoch for row in rows if row.network == case.network), per_child)
         rows.append(Row(case.network, mode, count, per_child, case.samples / per_child, memory, plain / per_child))
         tell(rows[-1])
 
@@ -119,12 +119,6 @@ def measure(
         for count in children or counts(device, quick):
             add(case, "ours", count, partial(_ours, case, network, task, count, StepCache()), case.recipe.epochs)
     return rows
-
-
-def _plain_seconds(rows: Sequence[Row], case: Case, otherwise: float) -> float:
-    """Return what the plain loop took for this network; it is measured first."""
-    taken = [row.seconds_per_child_epoch for row in rows if row.network == case.network and row.mode == "plain"]
-    return taken[0] if taken else otherwise
 
 
 def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork, DeviceTask]:
@@ -167,7 +161,7 @@ def _ours(case: Case, network: ExpandableNetwork, task: DeviceTask, count: int, 
 def _child(
     case: Case, network: ExpandableNetwork, device: torch.device
 ) -> tuple[dict[str, Tensor], Callable[..., Any]]:
-    """Return one child as anybody would write it: its own tensors, and a forward pass that joins it all."""
+    """Return one child as a tutorial would write it: its own tensors, and a forward pass that joins it all."""
     growth = network.grow([case.widths], 10, seeds=[0]).growth(0)
     own = {name: tensor.to(device).requires_grad_() for name, tensor in growth.tensors.items()}
     frozen = network.frozen

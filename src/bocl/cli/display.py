@@ -21,7 +21,8 @@ from bocl.errors import WorkError
 from bocl.experiment.config import Config
 from bocl.method_table import searches
 from bocl.records.events import Callback, EpochDone, Event, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
-from bocl.records.record import TaskRecord, Trial, Widths
+from bocl.records.record import TaskRecord, Trial
+from bocl.widths import Widths
 from bocl.wording import counted, duration, percent, widths_text
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from bocl.cli.tables import make_console
 from bocl.records.journal import to_json
-from bocl.records.pareto import Wish, best_within, choose, front, reward_at
+from bocl.records.pareto import Criterion, best_within, choose, front, reward_at
 from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
 from bocl.wording import counted, percent, widths_text
@@ -19,20 +19,20 @@ from bocl.wording import counted, percent, widths_text
 COLUMNS, ROWS = 60, 12  # of the plot
 
 
-def front_as_json(summary: RunSummary, record: TaskRecord, wish: Wish) -> Any:
+def front_as_json(summary: RunSummary, record: TaskRecord, criterion: Criterion) -> Any:
     """Return every trial as JSON values, with whether it is on the front, kept or chosen."""
-    best, chosen = front(record.trials), choose(record.trials, wish)
+    best, chosen = front(record.trials), choose(record.trials, criterion)
 
     def entry(trial: Trial) -> dict[str, Any]:
         marks = {"front": trial in best, "kept": trial.widths == record.widths, "chosen": trial == chosen}
-        return {**asdict(trial), "reward": _reward(trial, wish), **marks}
+        return {**asdict(trial), "reward": _reward(trial, criterion), **marks}
 
     found = {
         "folder": str(summary.folder),
         "task": record.index + 1,
         "name": record.name,
         "groups": list(summary.groups),
-        "wish": asdict(wish),
+        "criterion": asdict(criterion),
         "kept": list(record.widths),
         "chosen": list(chosen.widths),
         "front": [entry(trial) for trial in best],
@@ -41,10 +41,10 @@ def front_as_json(summary: RunSummary, record: TaskRecord, wish: Wish) -> Any:
     return to_json(found, "pareto")
 
 
-def print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
-    """Plot every trial; list those on the front, the one that was kept and the one that the wish chooses."""
-    best, chosen = front(record.trials), choose(record.trials, wish)
-    asked = ", ".join(f"{name} {value:,}" for name, value in vars(wish).items() if value is not None)
+def print_front(summary: RunSummary, record: TaskRecord, criterion: Criterion) -> None:
+    """Plot every trial; list those on the front, the one that was kept and the one that the criterion chooses."""
+    best, chosen = front(record.trials), choose(record.trials, criterion)
+    asked = ", ".join(f"{name} {value:,}" for name, value in vars(criterion).items() if value is not None)
     shown = [trial for trial in record.trials if trial in best or trial == chosen or trial.widths == record.widths]
     table = Table(box=None, pad_edge=False)
     for column in ("parameters", "accuracy", "reward", "added", ""):
@@ -58,7 +58,7 @@ def print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
         table.add_row(
             f"+{trial.parameters:,}",
             percent(trial.accuracy),
-            f"{_reward(trial, wish):.4f}",
+            f"{_reward(trial, criterion):.4f}",
             widths_text(trial.widths),
             ", ".join(mark for mark in marks if mark),
             style="bold" if trial == chosen else None,
@@ -75,8 +75,8 @@ def print_front(summary: RunSummary, record: TaskRecord, wish: Wish) -> None:
     console.print(f"[dim]units added to {escape(', '.join(summary.groups))}; accuracy on validation samples[/dim]")
 
 
-def _reward(trial: Trial, wish: Wish) -> float:
-    return trial.reward if wish.alpha is None else reward_at(trial, wish.alpha)
+def _reward(trial: Trial, criterion: Criterion) -> float:
+    return trial.reward if criterion.alpha is None else reward_at(trial, criterion.alpha)
 
 
 def _plot(trials: list[Trial], record: TaskRecord, chosen: Trial) -> list[str]:

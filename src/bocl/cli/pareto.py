@@ -20,13 +20,13 @@ def pareto_command(
 ) -> None:
     """Show which trials of a task no other beats in accuracy and parameters, and mark a choice; nothing is trained."""
     from bocl.cli.front import front_as_json, print_front
-    from bocl.records.pareto import Wish
+    from bocl.records.pareto import Criterion
     from bocl.records.summary import find_run, searched_task, summarise
 
     summary = summarise(find_run(run))
     record = searched_task(summary, len(summary.tasks) if task is None else task)
-    wish = Wish(alpha, budget, target)
+    criterion = Criterion(alpha, budget, target)
     if as_json:
-        typer.echo(json.dumps(front_as_json(summary, record, wish), indent=1, allow_nan=False))
+        typer.echo(json.dumps(front_as_json(summary, record, criterion), indent=1, allow_nan=False))
     else:
-        print_front(summary, record, wish)
+        print_front(summary, record, criterion)

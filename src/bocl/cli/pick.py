@@ -22,14 +22,14 @@ def pick_command(
     """Commit another trained child of the last finished task, before the next one begins; nothing is trained."""
     from bocl.errors import InputError
     from bocl.experiment.pick import pick
-    from bocl.records.pareto import Wish
+    from bocl.records.pareto import Criterion
     from bocl.records.summary import find_run
     from bocl.wording import percent, widths_text
 
-    wish = Wish(alpha, budget, target)
-    if (widths is None) == (wish == Wish()):
+    criterion = Criterion(alpha, budget, target)
+    if (widths is None) == (criterion == Criterion()):
         raise InputError("give --widths, or what to choose by: --alpha, --budget or --target")
-    wanted = wish if widths is None else _widths(widths)
+    wanted = criterion if widths is None else _widths(widths)
     found = pick(find_run(run), wanted, task=None if task is None else task - 1, data=data, device=device)
     before, after = found.before, found.after
     where = f"task {after.index + 1}, {after.name}"

@@ -40,6 +40,7 @@ def run_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Learn the tasks of a preset or config in a row; run the same command again to resume."""
+    from bocl.cli.comma_lists import parse_methods, parse_seeds
     from bocl.cli.display import Display
     from bocl.cli.tables import print_runs
     from bocl.errors import InputError
@@ -54,8 +55,8 @@ def run_command(
     grid = plan(
         source,
         [*(overrides or []), *(f"{name}={value}" for name, value in short.items() if value is not None)],
-        methods=methods,
-        seeds=seeds,
+        methods=parse_methods(methods),
+        seeds=parse_seeds(seeds),
         out=out,
         device=device,
         at_once=at_once,

@@ -37,8 +37,8 @@ def study_command(
     import sys
     from pathlib import Path
 
+    from bocl.cli.comma_lists import parse_seeds, parse_words
     from bocl.errors import ConfigError
-    from bocl.experiment.grid import parse_seeds, parse_words
     from bocl.experiment.study import jobs, load_study
     from bocl.experiment.workers import run_jobs
     from bocl.records.interrupts import Terminated, stopping_on_terminate
@@ -52,7 +52,7 @@ def study_command(
         list(studies.values()),
         on=None if on is None else parse_words("--on", on),
         names=None if only is None else parse_words("--only", only),
-        seeds=None if seeds is None else parse_seeds(seeds),
+        seeds=parse_seeds(seeds),
         overrides=overrides or [],
     )
     try:

@@ -22,6 +22,7 @@ def validate_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole config of each method as JSON.")] = False,
 ) -> None:
     """Check a config: every key and value, and that its network can be traced and grown by every method named."""
+    from bocl.cli.comma_lists import parse_methods
     from bocl.experiment.build import build_method, build_network, build_stream
     from bocl.experiment.grid import plan
     from bocl.methods.seen import check_task
@@ -31,7 +32,9 @@ def validate_command(
     def warn(line: str) -> None:
         typer.echo(f"bocl: {line}", err=True)
 
-    configs = [config for config, _ in plan(source, overrides or [], methods=methods, device="cpu", tell=warn)]
+    configs = [
+        config for config, _ in plan(source, overrides or [], methods=parse_methods(methods), device="cpu", tell=warn)
+    ]
     config, graph = configs[0], build_network(configs[0].network)
     if config.stream.name == "permuted-digits":  # needs no download, so the network is tried on its samples too
         first = build_stream(config)[0]

@@ -1,11 +1,13 @@
-"""The proof that earlier tasks are untouched, from a run's folder alone: journal, files, tensors, canaries, accuracy.
+"""The proof that earlier tasks are untouched, from a run's folder: journal, files, tensors, canaries, accuracy.
 
-On the machine, device and number of threads a task was learnt with, its logits must have the same bits and
-its accuracy the same value. Elsewhere bits may differ: logits may by LOGITS of the largest, accuracies by ACCURACY.
+Where the machine, the device, its threads and the version of PyTorch are those a task was learnt with, its logits must
+have the same bits and its accuracy the same value. Elsewhere logits may differ by LOGITS of the largest, and accuracies
+by ACCURACY.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +18,9 @@ from torch import Tensor
 
 from bocl.errors import DamagedError, FolderError, InputError, WorkError
 from bocl.experiment.build import build_stream
-from bocl.experiment.config import Config
 from bocl.experiment.proof import canary_drift, changed_tensor
-from bocl.experiment.store import machine, versions
+from bocl.experiment.provenance import machine, versions
+from bocl.experiment.store import recorded_config
 from bocl.methods.method import Learner
 from bocl.methods.saving import load
 from bocl.methods.seen import SeenTask
@@ -27,7 +29,6 @@ from bocl.records.files import read_stored
 from bocl.records.journal import read_with_tail
 from bocl.records.record import TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint
-from bocl.settings import parse_value
 from bocl.tasks.task import TaskStream
 from bocl.training.batches import to_device
 from bocl.training.device import resolve_device
@@ -43,11 +44,11 @@ class DriftError(WorkError):
 
 @dataclass(frozen=True)
 class TaskAudit:
-    """One task that was found as recorded; None where something was not looked at.
+    """One task that was found as recorded; None for what was not checked.
 
     tensors   how many have the hash recorded
     canaries  how far the logits are from those recorded, 0.0 for the same bits
-    accuracy  on the test split, measured anew
+    accuracy  on the test split, measured again
     """
 
     index: int
@@ -62,10 +63,10 @@ class RunAudit:
     """A run that was found as recorded.
 
     records     lines of the journal
-    torn_bytes  of a line at its end that is unfinished, and left out
+    torn_bytes  of an unfinished line at its end, which is left out
     files       files that have the hash recorded
-    head        hash of the journal's last line: whoever noted it elsewhere knows that the history is the same
-    forgets     whether the method changes earlier tasks, so that only the last one can be held to its record
+    head        hash of the journal's last line: noted elsewhere, it proves that the history is the same
+    forgets     whether the method changes earlier tasks, so that only the last one can be checked
     """
 
     folder: Path
@@ -84,26 +85,23 @@ def audit(folder: str | Path, *, data: str | None = None, device: str = "auto", 
     try:
         return _audit(Path(folder), data, device, with_accuracy)
     except (DamagedError, DriftError) as error:
-        if _size(journal) > size:  # the run went on between two looks
+        if _size(journal) > size:  # the run wrote more in the meantime
             return audit(folder, data=data, device=device, with_accuracy=with_accuracy)
         raise DriftError(str(error)) from error
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    return os.path.getsize(path) if os.path.isfile(path) else 0  # unlike Path.is_file, it takes any name
 
 
 def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> RunAudit:
     lines, torn_bytes = read_with_tail(folder / JOURNAL)
     log = RunLog.of([line.record for line in lines], folder / JOURNAL)
     if not log.tasks:
-        raise FolderError(f"{log.path} has no finished task to audit; run it again to go on")
+        raise FolderError(f"{log.path} has no finished task to audit; run it again to resume")
     check_checkpoint(folder, log)
     files = _check_files(folder, log)
-    resolve_device(device)  # wrong input is told before, and apart from, what the folder holds
+    resolve_device(device)  # a wrong device is the caller's mistake, not a drift
     try:
         method: Learner = load(folder / log.checkpoint, device=device)
     except FolderError as error:
@@ -114,7 +112,8 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
     stored = method.tensors_by_task()
     tensors = {task: _check_tensors(folder, log, stored[task], task) for task in checked}
     canaries = {task: _check_canaries(folder, log, method, task) for task in checked}
-    _check_rows(log, method)
+    if not method.forgets:
+        _check_rows(log)
     accuracies = _check_accuracy(folder, log, method, data) if with_accuracy else {}
     return RunAudit(
         folder,
@@ -131,7 +130,7 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
 
 
 def check_untouched(folder: Path, log: RunLog, method: Learner, row: Sequence[float]) -> None:
-    """Check, once one more task is learnt or picked for and before that is recorded, that those before are untouched.
+    """Check that earlier tasks are untouched, when one more is learnt or picked for and not yet recorded.
 
     row  test accuracy on every task, the new one last
     """
@@ -141,11 +140,12 @@ def check_untouched(folder: Path, log: RunLog, method: Learner, row: Sequence[fl
     for task, record in enumerate(log.tasks[: len(row) - 1]):
         _check_tensors(folder, log, tensors[task], task)
         _check_canaries(folder, log, method, task)
-        _compare(folder, log.learnt_in[task], method, record, row[task], f"after task {len(row)}")
+        allowed = _tolerance(ACCURACY, log.learnt_in[task], *_here(method))
+        _compare(folder, record, "test", record.row[-1], row[task], f"after task {len(row)}", allowed)
 
 
 def _check_files(folder: Path, log: RunLog) -> int:
-    """Check every file the journal names and that is still needed; return how many there are."""
+    """Check every file that the journal names and that is still needed; return their number."""
     last = len(log.tasks) - 1
     stored = [proof.canaries for proof in log.proofs]
     stored.append(log.proofs[-1].checkpoint)
@@ -156,7 +156,7 @@ def _check_files(folder: Path, log: RunLog) -> int:
 
 
 def _check_same_learner(folder: Path, log: RunLog, method: Learner) -> None:
-    """Check that journal and checkpoint tell the same of what was learnt: its names, widths and numbers."""
+    """Check that journal and checkpoint agree on what was learnt: names, widths and numbers of parameters."""
     widths = [record.widths for record in log.tasks]
     grown = method.widths_by_task()
     for what, found, recorded in (
@@ -172,7 +172,7 @@ def _check_tensors(folder: Path, log: RunLog, tensors: Mapping[str, Tensor], tas
     recorded = log.proofs[task].tensors
     name = changed_tensor(tensors, recorded)
     if name is not None:
-        raise DriftError(f"{folder}: task {task + 1}, '{log.tasks[task].name}': tensor {name} is not the one recorded")
+        raise DriftError(f"{_about(folder, log.tasks[task])}: tensor {name} is not the one recorded")
     return len(recorded)
 
 
@@ -183,49 +183,43 @@ def _check_canaries(folder: Path, log: RunLog, method: Learner, task: int) -> fl
         drift = canary_drift(method, task, canaries)
     except InputError as error:
         raise DriftError(f"{folder / stored.file} is not what was recorded for task {task + 1}: {error}") from error
-    allowed = 0.0 if _same_place(log.learnt_in[task], method) else LOGITS
+    allowed = _tolerance(LOGITS, log.learnt_in[task], *_here(method))
     if not drift <= allowed:  # NaN is a drift too
         raise DriftError(
-            f"{folder}: task {task + 1}, '{log.tasks[task].name}': the logits of its canaries are off by {drift:.2g} "
-            f"of the largest; {allowed:g} is allowed here"
+            f"{_about(folder, log.tasks[task])}: the logits of its canaries are off by {drift:.2g} of the largest; "
+            f"{allowed:g} is allowed here"
         )
     return drift
 
 
-def _check_rows(log: RunLog, method: Learner) -> None:
-    """Check that the recorded accuracies are those of tasks nobody touched."""
-    if method.forgets:
-        return
+def _check_rows(log: RunLog) -> None:
+    """Check that no recorded accuracy changed after its task was learnt."""
     for later in log.tasks:
-        for record, *values in zip(log.tasks, later.row, later.validation_row, strict=False):
-            first_session, session = log.learnt_in[record.index], log.learnt_in[later.index]
-            alike = _same(first_session, session.machine, session.versions)
-            allowed = 0.0 if alike else ACCURACY
-            for value, first in zip(values, (record.row[-1], record.validation_row[-1]), strict=True):
-                if abs(value - first) > allowed:
-                    raise DriftError(
-                        f"{log.path}: task {record.index + 1}, '{record.name}', was recorded with accuracy "
-                        f"{first} and after task {later.index + 1} with {value}"
-                    )
+        session = log.learnt_in[later.index]
+        for task, record in enumerate(log.tasks[: later.index]):
+            allowed = _tolerance(ACCURACY, log.learnt_in[task], session.machine, session.versions)
+            for kind, first, now in (
+                ("test", record.row[-1], later.row[task]),
+                ("validation", record.validation_row[-1], later.validation_row[task]),
+            ):
+                _compare(log.path, record, kind, first, now, f"after task {later.index + 1}", allowed)
 
 
 def _check_accuracy(folder: Path, log: RunLog, method: Learner, data: str | None) -> dict[int, float]:
-    """Measure the last row of the accuracy matrix anew; return {task: accuracy}."""
-    start = log.learnt_in[-1]
-    stream = same_stream(folder, start, data)
+    """Measure the last row of the accuracy matrix again; return {task: accuracy}."""
+    last = log.tasks[-1]
+    stream = same_stream(folder, log.learnt_in[-1], data)
+    allowed = _tolerance(ACCURACY, log.learnt_in[-1], *_here(method))
     found = {}
     for task, record in enumerate(log.tasks):
         if method.seen[task] != SeenTask.of(stream[task]):
-            raise DriftError(
-                f"{folder}: task {task + 1}, '{record.name}': the checkpoint has seen other inputs than these"
-            )
-        last = log.tasks[-1]
+            raise DriftError(f"{_about(folder, record)}: the checkpoint has seen other inputs than these")
         for kind, split, recorded in (
             ("validation", stream[task].validation, last.validation_row[task]),
             ("test", stream.test_split(task), last.row[task]),
         ):
             found[task] = accuracy(partial(method.predict, task=task), to_device(split, method.device))
-            _compare(folder, start, method, record, found[task], "now", recorded, kind)
+            _compare(folder, record, kind, recorded, found[task], "now", allowed)
     return found
 
 
@@ -237,38 +231,24 @@ def same_stream(folder: Path, start: Start, data: str | None) -> TaskStream:
     return stream
 
 
-def recorded_config(plain: dict[str, Any], path: Path) -> Config:
-    """Return the settings a run was made with, or say that another version wrote them."""
-    try:
-        config: Config = parse_value(Config, plain, "config")
-    except InputError as error:
-        raise FolderError(f"{path}: {error}; another version of bocl wrote it") from error
-    return config
-
-
 def _compare(
-    folder: Path,
-    start: Start,
-    method: Learner,
-    record: TaskRecord,
-    found: float,
-    when: str,
-    recorded: float | None = None,
-    kind: str = "test",
+    place: Path, record: TaskRecord, kind: str, recorded: float, found: float, when: str, allowed: float
 ) -> None:
-    recorded = record.row[-1] if recorded is None else recorded
-    allowed = 0.0 if _same_place(start, method) else ACCURACY
     if not abs(found - recorded) <= allowed:
-        raise DriftError(
-            f"{folder}: task {record.index + 1}, '{record.name}': {kind} accuracy {found} {when}, "
-            f"recorded was {recorded}"
-        )
+        raise DriftError(f"{_about(place, record)}: {kind} accuracy {found} {when}, recorded was {recorded}")
 
 
-def _same_place(start: Start, method: Learner) -> bool:
-    """Whether a session ran where we are: bits depend on the machine, the device, its threads and the library."""
-    return _same(start, machine(method.device), versions())
+def _about(place: Path, record: TaskRecord) -> str:
+    return f"{place}: task {record.index + 1}, '{record.name}'"
 
 
-def _same(start: Start, other_machine: Mapping[str, Any], other_versions: Mapping[str, str]) -> bool:
-    return start.machine == other_machine and start.versions.get("torch") == other_versions.get("torch")
+def _here(method: Learner) -> tuple[dict[str, Any], dict[str, str]]:
+    return machine(method.device), versions()
+
+
+def _tolerance(
+    otherwise: float, start: Start, other_machine: Mapping[str, Any], other_versions: Mapping[str, str]
+) -> float:
+    """Return 0.0 if a session ran in that place: bits depend on the machine, the device, its threads and PyTorch."""
+    same = start.machine == other_machine and start.versions.get("torch") == other_versions.get("torch")
+    return 0.0 if same else otherwise

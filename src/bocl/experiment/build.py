@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bocl.checks import beyond_memory
+from bocl.checks import exceeds_memory
 from bocl.errors import BoclError, ConfigError, did_you_mean
 from bocl.experiment.config import Config, NetworkSettings
 from bocl.method_table import METHODS
@@ -29,7 +29,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "lenet": lenet, "re
 
 def build_stream(config: Config, data: str | None = None) -> TaskStream:
     """Return the stream of tasks; its seed follows from the run's, so every method of a seed sees the same tasks."""
-    search_folders(data)  # a folder that was asked for must exist, also where the stream needs no files
+    search_folders(data)  # a folder that is given must exist, even if the stream needs no files
     make: Any = STREAMS[config.stream.name]
     options = {} if config.stream.name == "permuted-digits" else {"data": data}
     stream: TaskStream = make(tasks=config.stream.tasks, seed=seed_for(config.seed, "stream"), **options)
@@ -52,10 +52,10 @@ def build_network(settings: NetworkSettings) -> Graph:
 
 
 def _without_memory(settings: NetworkSettings) -> nn.Module:
-    """Make a network by name as shapes alone, which is all that is used, and refuse one that memory cannot hold."""
+    """Make a network by name without its weights, which are not used, and refuse one that memory cannot hold."""
     with torch.device("meta"):
         module = NETWORKS[settings.build](**settings.arguments)
-    if excess := beyond_memory(sum(tensor.nbytes for tensor in module.parameters())):
+    if excess := exceeds_memory(sum(tensor.nbytes for tensor in module.parameters())):
         raise ConfigError(f"network: {settings.build} takes {excess}; set smaller network.arguments")
     return module
 
@@ -88,7 +88,7 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Learner:
 def _import(path: str) -> Callable[..., nn.Module]:
     """Return the function that ``package.module:function`` names."""
     module_name, colon, name = path.partition(":")
-    if not colon or not module_name or not name:
+    if not (colon and module_name and name):
         raise ConfigError(
             f"network: unknown network '{path}'{did_you_mean(path, NETWORKS)}; your own is package.module:function"
         )
@@ -105,6 +105,5 @@ def _import(path: str) -> Callable[..., nn.Module]:
 
 def _first_line(error: BaseException) -> str:
     """Say in one line what went wrong in code that is not ours."""
-    lines = str(error).strip().splitlines()
-    name = type(error).__name__
-    return lines[0] if lines and isinstance(error, TypeError | ValueError) else f"{name}: {lines[0]}" if lines else name
+    line, name = str(error).strip().partition("\n")[0], type(error).__name__
+    return line if line and isinstance(error, TypeError | ValueError) else f"{name}: {line}" if line else name

@@ -1,12 +1,10 @@
-"""What an experiment is made of: the settings beside each part, in one tree. Presets and config files are TOML."""
+"""The settings of a run, those of every part in one tree. Presets and config files are TOML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
 from importlib import resources
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -50,11 +48,11 @@ class NetworkSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """One run; besides what stands here it has a section for every method with settings of its own, by its name.
+    """One run; ``Config`` adds a section for every method with settings of its own, by its name.
 
     prior_trials  a file made by `bocl trials`: what searches of other runs tried, for those of this one (method `bocl`)
-    test_curve  whether children that were the best of their search so far are scored on the test split, when the task
-                is learnt: accuracy against trials, for the record alone
+    test_curve    whether children that were the best of their search so far are scored on the test split when the task
+                  is learnt: accuracy against trials, only for the record
     """
 
     method: MethodName = "bocl"
@@ -84,15 +82,9 @@ else:
 
 def presets() -> dict[str, str]:
     """Return the shipped presets: name → the first comment line of its file, which says what it is for."""
-    return first_lines(resources.files("bocl.presets"))
-
-
-def first_lines(folder: Traversable) -> dict[str, str]:
-    """Return the TOML files of a folder, without their suffix: name → what its first comment line says."""
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    return {
-        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for file in files
-    }
+    files = [file for file in resources.files("bocl.presets").iterdir() if file.name.endswith(".toml")]
+    texts = {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
+    return {name: texts[name].splitlines()[0].lstrip("# ") for name in sorted(texts)}
 
 
 def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Config:
@@ -122,8 +114,3 @@ def _network_as_table(data: dict[str, object]) -> dict[str, object]:
 def run_name(method: MethodName, seed: int) -> str:
     """Name a run's folder after what tells it apart in a grid."""
     return f"{method}-seed{seed}"
-
-
-def experiment_name(source: str | None) -> str:
-    """Name a grid's folder after its preset or config file."""
-    return Path(DEFAULT_PRESET if source is None else source).stem

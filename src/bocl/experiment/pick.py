@@ -1,7 +1,7 @@
 """Another child for the last finished task: its weights are in the file of its round, so nothing is trained.
 
-What the task kept is replaced as it was written: files first, in places of their own, then the record that names them.
-The test split scores the picked network as it scored the one before; it has no part in the choice.
+The new files are written first, in places of their own, then the record that names them. The test split scores the
+picked network as it scored the one before; it has no part in the choice.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bocl.errors import FolderError, InputError
-from bocl.experiment.audit import check_untouched, recorded_config, same_stream
-from bocl.experiment.gate_openness import mean_gates
+from bocl.experiment.audit import check_untouched, same_stream
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import read_child
-from bocl.experiment.run import begin_session, score
-from bocl.experiment.store import RunStore
+from bocl.experiment.scoring import ScoredSamples, mean_gates, score
+from bocl.experiment.store import RunStore, recorded_config
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
-from bocl.records.pareto import Wish, choose
-from bocl.records.record import PickRecord, TaskRecord, Trial, Widths
+from bocl.records.pareto import Criterion, choose
+from bocl.records.record import PickRecord, TaskRecord, Trial
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
-from bocl.training.batches import to_device
 from bocl.training.device import resolve_device
+from bocl.widths import Widths
 
 
 @dataclass(frozen=True)
 class Picked:
-    """A task before and after a pick; the same where the child picked was the one kept."""
+    """A task before and after a pick; the same if the child picked was the one kept."""
 
     before: TaskRecord
     after: TaskRecord
@@ -36,7 +35,7 @@ class Picked:
 
 def pick(
     folder: str | Path,
-    wanted: Widths | Wish,
+    wanted: Widths | Criterion,
     *,
     task: int | None = None,
     data: str | None = None,
@@ -45,14 +44,14 @@ def pick(
     """Commit another trained child of the last finished task, before the next one begins.
 
     wanted  its widths, or what to choose it by
-    task    the number, from 0, of the task that is meant: the last finished one
+    task    the number, from 0, that the last finished task must have
     """
     folder = Path(folder)
     config = recorded_config(summarise(folder).config, folder / JOURNAL)
     resolve_device(device)
     with RunStore.open(folder, config) as store:
         before = _last_task(store, task)
-        trial = choose(before.trials, wanted) if isinstance(wanted, Wish) else _trial_of(before, wanted)
+        trial = choose(before.trials, wanted) if isinstance(wanted, Criterion) else _trial_of(before, wanted)
         if trial.widths == before.widths:
             return Picked(before, before)
         stream = same_stream(folder, store.log.learnt_in[-1], data)
@@ -61,21 +60,21 @@ def pick(
         growth = read_child(store, method.network, widths, before.trials, trial.widths, method.seen[-1].classes)
         method.replace_last(growth)
         tasks = [stream[index] for index in range(before.index + 1)]
-        validation = [to_device(task.validation, method.device) for task in tasks]
-        row = score(method, [to_device(stream.test_split(index), method.device) for index in range(len(tasks))])
+        samples = ScoredSamples(method, stream, tasks)
+        row = score(method, samples.test)
         check_untouched(folder, store.log, method, row)
         record = PickRecord(
             task=before.index,
             number=store.log.picks.get(before.index, 0) + 1,
             widths=trial.widths,
-            validation_row=score(method, validation),
+            validation_row=score(method, samples.validation),
             row=row,
             parameters=method.network.parameters_by_task()[-1],
             stored=sum(method.parameters().values()),
-            attention=mean_gates(method, before.index, validation[-1]),
+            attention=mean_gates(method, before.index, samples.validation[-1]),
         )
-        begin_session(store, config, method, stream, prior_trials=store.log.prior_trials)
-        store.pick(record, method, make_canaries(method, tasks[-1], before.index))
+        store.start(config, method, stream.fingerprint(), prior_trials=store.log.prior_trials)
+        store.commit(record, method, make_canaries(method, tasks[-1]))
         return Picked(before, store.finished[-1])
 
 
@@ -83,7 +82,7 @@ def _last_task(store: RunStore, wanted: int | None) -> TaskRecord:
     """Return the task another child can be picked for, or refuse."""
     folder, done = store.folder, len(store.finished)
     if not done:
-        raise FolderError(f"{folder} has no finished task to pick for; run it again to go on")
+        raise FolderError(f"{folder} has no finished task to pick for; run it again to resume")
     if wanted is not None and wanted != done - 1:
         raise InputError(f"task {wanted + 1} of {folder} cannot be picked for; the last finished one, {done}, can")
     if store.log.rounds.get(done):
@@ -95,12 +94,12 @@ def _last_task(store: RunStore, wanted: int | None) -> TaskRecord:
 
 
 def _trial_of(task: TaskRecord, widths: Widths) -> Trial:
-    for trial in task.trials:
-        if trial.widths == widths:
-            if trial.failed:
-                raise InputError(f"the child with widths {widths} failed and has no weights; pick another")
-            return trial
-    raise InputError(
-        f"no child with widths {widths} was trained for task {task.index + 1}; bocl show --task {task.index + 1} lists "
-        "those that were"
-    )
+    trial = next((trial for trial in task.trials if trial.widths == widths), None)
+    if trial is None:
+        raise InputError(
+            f"no child with widths {widths} was trained for task {task.index + 1}; bocl show --task {task.index + 1} "
+            "lists those that were"
+        )
+    if trial.failed:
+        raise InputError(f"the child with widths {widths} failed and has no weights; pick another")
+    return trial

@@ -1,6 +1,6 @@
-"""What is written when a task is finished so that nobody has to believe it later: hashes, and canaries.
+"""What is written when a task is finished, so that it can be checked later: hashes and canaries.
 
-A canary is an input whose logits are kept: where they are still the same, the task still computes the same.
+A canary is an input whose logits are kept. If they are still the same, the task still computes the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def hashes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 def _sha256(tensor: Tensor) -> str:
     plain = tensor.detach().cpu().contiguous()
     digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)}\n".encode("ascii"))
-    digest.update(plain.numpy().data)  # read where it lies, not copied
+    digest.update(plain.numpy().data)  # read in place, not copied
     return digest.hexdigest()
 
 
@@ -36,10 +36,10 @@ def changed_tensor(tensors: Mapping[str, Tensor], recorded: Mapping[str, str]) -
     return next((name for name in sorted({*found, *recorded}) if found.get(name) != recorded.get(name)), None)
 
 
-def make_canaries(method: Learner, task: Task, index: int) -> dict[str, Tensor]:
+def make_canaries(learner: Learner, task: Task) -> dict[str, Tensor]:
     """Return the first validation samples of a task, as they came, and their logits."""
     inputs = task.validation.raw[:CANARIES]
-    return {"inputs": inputs, "logits": method.predict(inputs, index)}
+    return {"inputs": inputs, "logits": learner.predict(inputs, task.index)}
 
 
 def canary_drift(method: Learner, index: int, canaries: Mapping[str, Tensor]) -> float:

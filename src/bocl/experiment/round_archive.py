@@ -1,4 +1,4 @@
-"""Rounds trained once: what the journal holds is read from its file, everything else is trained and written."""
+"""Rounds trained once: a round in the journal is read from its file, any other is trained and written."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from bocl.methods.rounds import LocalTrainer, Round, RoundTrainer, TrainedChild,
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth, GrowthSpace
 from bocl.records.events import Callback, ignore_events
 from bocl.records.record import RoundFit, RoundRecord, Trial
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort, Fit
+from bocl.widths import Widths
 
 
 class RoundArchive:
     """A round trainer for one task of a run: it keeps every round that another trainer trains.
 
-    Everything a round depends on follows from the run's settings, seed and earlier rounds. So a resumed run
-    asks for the rounds of the one before it, and the n-th of the journal is the n-th asked for.
+    A round depends only on the run's settings, seed and earlier rounds. So a resumed run asks for the same rounds
+    again, and the n-th round in the journal is the n-th that is asked for.
 
-    recalled_seconds  what training the rounds took that were not trained again
+    recalled_seconds  that training took of the rounds read from files
     """
 
     def __init__(self, store: RunStore, task: int, trainer: RoundTrainer | None = None) -> None:
@@ -60,7 +60,7 @@ class RoundArchive:
 
         children = self._trainer(asked, network, data, callback, halve)
         if asked.purpose == "base" and all(child.failure for child in children):
-            return children  # this ends the run; running it again tries again
+            return children  # this ends the run; the next start tries again
         facts = {
             "task": self._task,
             "number": self._number,
@@ -79,7 +79,7 @@ class RoundArchive:
             if old != new:
                 raise FolderError(
                     f"{where} was trained with the {what} {list(old)}, and now {list(new)} are asked for: "
-                    "another version of bocl, another machine, or a searcher that is not deterministic; go on with "
+                    "another version of bocl, another machine, or a searcher that is not deterministic; resume with "
                     "what began the run, or start again in another folder"
                 )
         before = network.graph.no_units if asked.fresh else network.widths
@@ -95,14 +95,10 @@ class RoundArchive:
 def read_growths(
     store: RunStore, record: RoundRecord, network: ExpandableNetwork, before: Widths, classes: int
 ) -> list[Growth]:
-    """Return what the children of a round added to the network when it had the widths ``before``, from its file.
-
-    A child that failed has no tensors.
-    """
-    found = store.recall(record)
+    """Return what the children of a round added to a network of the widths ``before``; a failed one has no tensors."""
     space = GrowthSpace(network.graph, before, classes, network.settings)
     try:
-        parts = part_tensors(found, len(record.widths))
+        parts = part_tensors(store.recall(record), len(record.widths))
         for z, fit, tensors in zip(record.widths, record.fits, parts, strict=True):
             check_tensors(tensors, {} if fit.failure else space.shapes(z))
     except NetworkError as error:
@@ -121,8 +117,8 @@ def read_child(
 ) -> Growth:
     """Return what a trained child of the last task added to the network when it had the widths ``before``.
 
-    Trials are the children of the task's rounds, in order, but for a base network trained before them to measure
-    how hard the task is; that one can have any widths.
+    Trials are the children of the task's rounds, in order. A base network may have been trained before them, to
+    measure how hard the task is; it can have any widths.
     """
     rounds = store.log.rounds.get(len(network.tasks) - 1, [])
     children = [(entry, at) for entry in rounds for at in range(len(entry.widths))]

@@ -19,17 +19,17 @@ Result = TypeVar("Result")
 
 
 def check_at_once(at_once: int, runs: int, device: torch.device, draws: bool) -> None:
-    """Refuse to run side by side where results would depend on it; a single run is alone in any case."""
+    """Refuse to run side by side where results would depend on it."""
     if not 1 <= at_once <= MOST_AT_ONCE:
         raise DeviceError(f"--at-once is {at_once}; give a number of runs from 1 to {MOST_AT_ONCE}")
-    if runs == 1:
+    if at_once == 1 or runs == 1:
         return
-    if at_once > 1 and device.type != "cuda":
+    if device.type != "cuda":
         raise DeviceError(
-            f"--at-once {at_once}: runs go side by side on a GPU alone; on a CPU they would take threads from each "
+            f"--at-once {at_once}: runs go side by side only on a GPU; on a CPU they would take threads from each "
             "other, which changes results; leave it out"
         )
-    if at_once > 1 and draws:
+    if draws:
         raise DeviceError(
             f"--at-once {at_once}: the network has dropout, and runs of one process would draw from the same random "
             "numbers; leave it out"

@@ -6,32 +6,28 @@
     checkpoints/task-NN/                     the learner after the last finished task
     …/task-NN-pick-N                         the same after a pick, in place of the one before
 
-A round, task or pick counts once its record is in the journal. Its files are written first, and what it makes
-stale is removed only afterwards, so the journal never names a file that is not there.
+A round, task or pick counts once its record is in the journal. Its files are written before the record, and files
+it makes stale are removed after it, so the journal never names a file that is missing.
 """
 
 from __future__ import annotations
 
 import os
-import platform
 import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache
-from importlib import metadata
+from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from bocl.errors import ConfigError, FolderError
 from bocl.experiment.config import Config
 from bocl.experiment.proof import hashes
+from bocl.experiment.provenance import machine, versions
 from bocl.methods.method import Learner
 from bocl.methods.saving import read_state, save
 from bocl.methods.tensor_files import read_tensors, write_tensors
@@ -40,16 +36,8 @@ from bocl.records.identity import lasting_settings
 from bocl.records.interrupts import held_back
 from bocl.records.journal import FORMAT, Journal, read, to_json
 from bocl.records.record import PickRecord, Proof, RoundRecord, TaskRecord
-from bocl.records.run_log import (
-    JOURNAL,
-    RunLog,
-    canaries_place,
-    check_checkpoint,
-    checkpoint_place,
-    round_place,
-)
+from bocl.records.run_log import JOURNAL, RunLog, canaries_place, check_checkpoint, checkpoint_place, round_place
 from bocl.settings import digest, parse_value, to_plain
-from bocl.version import __version__
 
 TENSOR_FORMAT = 2  # of files of rounds and canaries
 _OURS = re.compile(r"task-\d{2,}(-pick-\d+)?(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
@@ -116,23 +104,37 @@ class RunStore:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Finish what is being written before a signal is heard."""
+        """Finish what is being written before a signal stops the run."""
         with self.timed(), held_back():
             yield
 
-    def start(self, config: Config, graph_groups: list[str], about: Mapping[str, Any]) -> None:
-        """Record what this session runs, and on what."""
+    def start(
+        self,
+        config: Config,
+        learner: Learner,
+        data: str,
+        *,
+        prior_trials: str = "",
+        shares_device: int = 1,
+        headline: bool | None = None,
+    ) -> None:
+        """Record what this session runs, and on what; see ``Start``."""
         with self._writing():
             self._append(
                 {
                     "kind": "start",
                     "format": FORMAT,
                     "config": to_plain(config),
-                    # Of settings that came later the run has the defaults: it is still the same run.
+                    # A setting that a later version added has its default: it is still the same run.
                     "digest": self.log.starts[0].digest if self.log.starts else digest(config),
-                    "groups": graph_groups,
+                    "groups": [group.name for group in learner.graph.groups],
                     "versions": versions(),
-                    **about,
+                    "data": data,
+                    "prior_trials": prior_trials,
+                    "machine": machine(learner.device),
+                    "shares_device": shares_device,
+                    "headline": headline,
+                    "time": datetime.now(UTC).isoformat(timespec="seconds"),
                 }
             )
 
@@ -153,35 +155,27 @@ class RunStore:
         with self.timed():
             return read_tensors(self.folder, record.weights)
 
-    def restore(self, method: Learner) -> None:
-        """Bring a fresh method to where the last finished task left it."""
+    def restore(self, learner: Learner) -> None:
+        """Bring a fresh learner to where the last finished task left it."""
         if self.finished:
-            tasks = len(self.finished)
-            method.restore(read_state(self.folder / self.log.checkpoint, method, tasks=tasks))
+            learner.restore(read_state(self.folder / self.log.checkpoint, learner, tasks=len(self.finished)))
 
-    def commit(self, record: TaskRecord, method: Learner, canaries: Mapping[str, Tensor]) -> None:
-        """Write a finished task: the learner and the canaries first, then the line that names them."""
+    def commit(self, record: TaskRecord | PickRecord, learner: Learner, canaries: Mapping[str, Tensor]) -> None:
+        """Write a finished task, or a pick for it: learner and canaries first, then the line that names them."""
+        if isinstance(record, PickRecord):
+            kind, task, pick = "pick", record.task, record.number
+        else:
+            kind, task, pick = "task", record.index, 0
         with self._writing():
-            proof = self._write_learner(record.index, method, canaries)
-            self._append({"kind": "task", **asdict(record), "proof": asdict(proof)})
+            checkpoint = checkpoint_place(task, pick)
+            save(learner, self.folder / checkpoint)
+            proof = Proof(
+                hashes(learner.tensors_by_task()[task]),
+                write_tensors(self.folder, canaries_place(task, pick), canaries, f"canaries, format {TENSOR_FORMAT}"),
+                describe(f"{checkpoint}/model.json", (self.folder / checkpoint / "model.json").read_bytes()),
+            )
+            self._append({"kind": kind, **asdict(record), "proof": asdict(proof)})
             self._remove_stale()
-
-    def pick(self, record: PickRecord, method: Learner, canaries: Mapping[str, Tensor]) -> None:
-        """Write a pick as a finished task is written, in places of its own."""
-        with self._writing():
-            proof = self._write_learner(record.task, method, canaries, pick=record.number)
-            self._append({"kind": "pick", **asdict(record), "proof": asdict(proof)})
-            self._remove_stale()
-
-    def _write_learner(self, index: int, method: Learner, canaries: Mapping[str, Tensor], *, pick: int = 0) -> Proof:
-        checkpoint = checkpoint_place(index, pick)
-        save(method, self.folder / checkpoint)
-        about = f"canaries, format {TENSOR_FORMAT}"
-        return Proof(
-            hashes(method.tensors_by_task()[index]),
-            write_tensors(self.folder, canaries_place(index, pick), canaries, about),
-            describe(f"{checkpoint}/model.json", (self.folder / checkpoint / "model.json").read_bytes()),
-        )
 
     def _append(self, record: Mapping[str, Any]) -> None:
         plain: Any = to_json(record, "record")
@@ -189,7 +183,7 @@ class RunStore:
         self._journal.append(plain)
 
     def _remove_stale(self) -> None:
-        """Remove our files that no record needs: what an ended process left, and what a newer task made stale."""
+        """Remove our files that no record needs: those a killed process left, and those a newer task made stale."""
         done = len(self.finished)
         wanted = {proof.canaries.file for proof in self.log.proofs}
         wanted |= {self.log.checkpoint} if done else set()
@@ -205,14 +199,12 @@ class RunStore:
     def __enter__(self) -> RunStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._journal.close()
 
 
 def check_folder(folder: Path, config: Config) -> None:
-    """Refuse a folder that holds a run of other settings; what else may be wrong with it shows when it is opened."""
+    """Refuse a folder that holds a run of other settings; other faults show when it is opened."""
     if os.path.isfile(folder / JOURNAL):
         log = RunLog.of(read(folder / JOURNAL), folder / JOURNAL)
         if log.starts:
@@ -220,68 +212,26 @@ def check_folder(folder: Path, config: Config) -> None:
 
 
 def _check_same(folder: Path, old: Mapping[str, Any], config: Config) -> None:
-    """Refuse a folder of other settings; a setting that came later has its default there.
-
-    Settings of other methods may differ.
-    """
-    try:
-        before = parse_value(Config, old, "config")
-    except ConfigError as error:
-        raise FolderError(
-            f"{folder / JOURNAL}: {error}; another version of bocl wrote it: give another folder with --out"
-        ) from error
-    was, now = lasting_settings(to_plain(before)), lasting_settings(to_plain(config))
-    if was == now:
-        return
+    """Refuse a folder of other settings. Settings of other methods may differ; one added later has its default."""
+    was = lasting_settings(to_plain(recorded_config(old, folder / JOURNAL)))
+    now = lasting_settings(to_plain(config))
     changes = [
         f"{name}: {was.get(name)} there, {now.get(name)} here"
         for name in sorted({*was, *now})
         if was.get(name) != now.get(name)
     ]
-    raise FolderError(
-        f"{folder / JOURNAL} was made with another config ({'; '.join(changes)}); give another folder with --out"
-    )
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Return the versions of bocl and of what its results depend on."""
-    packages = {name: metadata.version(name) for name in ("torch", "numpy", "botorch", "gpytorch")}
-    return {"bocl": __version__, "commit": _commit(), "python": platform.python_version(), **packages}
-
-
-def _commit() -> str:
-    """Return the commit of the checkout bocl runs from, -dirty if changed since, or '' for an installed package."""
-    here = Path(__file__).parent
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+    if changes:
+        raise FolderError(
+            f"{folder / JOURNAL} was made with another config ({'; '.join(changes)}); give another folder with --out"
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
-def machine(device: torch.device) -> dict[str, Any]:
-    """Describe what a run runs on: as much as its bits depend on."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    return {
-        "device": str(device),
-        "name": name,
-        "system": platform.system(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _processor() -> str:
-    """Return the name of the processor, and the instructions that torch uses of it."""
-    names: list[str] = []
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+def recorded_config(plain: Mapping[str, Any], path: Path) -> Config:
+    """Return the settings in a journal, or report that another version wrote them."""
+    try:
+        config: Config = parse_value(Config, plain, "config")
+    except ConfigError as error:
+        raise FolderError(
+            f"{path}: {error}; another version of bocl wrote it: use that version, or run again in another folder"
+        ) from error
+    return config

@@ -1,18 +1,18 @@
 """A study: runs that answer one question together, each a preset, a method, a seed and what differs.
 
-# the first line says what for
-on = ["permuted-mnist", "split-cifar100"]    presets every run is made on
+# the first line says what it is for
+on = ["permuted-mnist", "split-cifar100"]    presets that every run is made on
 seeds = [0, 1, 2, 3]
-alone = true                                 where times are asked for: its runs share no device
+alone = true                                 its runs share no device, so that their times can be compared
 
 [[run]]
-method = "bocl"                              else `bocl`
-name = "bocl-paper"                          else the method's
+method = "bocl"                              default: bocl
+name = "bocl-paper"                          default: the method's
 set = ["search.kind=paper"]                  what differs from the preset
-on = ["permuted-mnist"]                      else the study's
+on = ["permuted-mnist"]                      default: the study's
 headline = true                              it stands for its method where a report shows one setting of each
 
-Studies share runs: one of the same name, preset and settings is made once.
+Studies share runs: a run of the same name, preset and settings is made once.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ class StudyRun:
     on: tuple[str, ...] | None = None
     headline: bool = False
 
+    @property
+    def title(self) -> str:
+        """Its name, or that of its method."""
+        return self.name or self.method
+
 
 @dataclass(frozen=True)
 class Study:
@@ -48,10 +53,10 @@ class Study:
     alone: bool = False
 
     def __post_init__(self) -> None:
-        names = [entry.name or entry.method for entry in self.run]
-        twice = [name for at, name in enumerate(names) if name in names[:at]]
-        if twice:
-            raise ConfigError(f"two runs of the study are called '{twice[0]}'; give one of them another name")
+        names = [entry.title for entry in self.run]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"two runs of the study are called '{twice}'; give one of them another name")
         if not self.run:
             raise ConfigError("the study has no runs; give it a [[run]]")
 
@@ -95,27 +100,27 @@ def jobs(
     seeds: Sequence[int] | None = None,
     overrides: Sequence[str] = (),
 ) -> list[Job]:
-    """Return the runs of studies that are wanted, each once, and built once to find mistakes first.
+    """Return the runs of studies, each once; each is built once to find mistakes first.
 
     on         presets instead of a study's; a run that names presets is made on those of its own that are among these
     names      only these runs
     seeds      instead of a study's
     overrides  of every run, after its own
     """
-    known = {entry.name or entry.method for study in studies for entry in study.run}
+    known = {entry.title for study in studies for entry in study.run}
     for name in names or ():
         if name not in known:
-            raise ConfigError(f"there is no run '{name}'{did_you_mean(name, known)} in what is to be run")
+            raise ConfigError(f"there is no run '{name}'{did_you_mean(name, known)} in these studies")
     found = [
-        Job(preset, entry.name or entry.method, entry.method, seed, (*entry.set, *overrides), entry.headline)
+        Job(preset, entry.title, entry.method, seed, (*entry.set, *overrides), entry.headline)
         for study in studies
         for entry in study.run
         for preset in _presets(study, entry, on)
         for seed in (seeds or study.seeds)
-        if names is None or (entry.name or entry.method) in names
+        if names is None or entry.title in names
     ]
     if not found:
-        raise ConfigError("none of the runs is wanted; leave out --on or --only")
+        raise ConfigError("no run is left; leave out --on or --only")
     wanted: dict[Path, Job] = {}
     for job in found:
         if wanted.setdefault(job.run_place, job) != job:

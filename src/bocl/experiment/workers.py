@@ -1,7 +1,7 @@
 """The runs of a study in processes of their own, several at once.
 
-On a GPU processes fill the pauses that each leaves; with NVIDIA's multi-process service their work overlaps too. A run
-in a process of its own has the bits it would have alone.
+On a GPU, processes fill each other's pauses; with NVIDIA's multi-process service their work overlaps too. A run in a
+process of its own has the same bits, however many others there are.
 
     RECORDS/PRESET/NAME-seed-N.jsonl    the journal of every finished run, which is then not made again
     RECORDS/PRESET.tar.xz               or an archive of them, which is read, not written
@@ -20,10 +20,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from bocl.experiment.config import Config
-from bocl.experiment.store import machine, versions
+from bocl.experiment.provenance import machine, versions
 from bocl.experiment.study import Job
 from bocl.records.archives import SUFFIX
 from bocl.records.files import cannot_write
@@ -48,18 +47,20 @@ def run_jobs(
     command: str,
     tell: Callable[[str], None],
 ) -> int:
-    """Do every job, or find it finished; ``tell`` hears how each ended. Return how many failed.
+    """Do every job that is not finished; ``tell`` is called with how each ended. Return how many failed.
 
-    records  folder that gets, and keeps, what the head of this file says
-    command  that all this was asked for by, for the record
+    records  folder of the journals and parts described at the head of this file
+    command  that the user gave, for the record
     """
     began, finished, failed = time.perf_counter(), 0, 0
     wanted = [job for job in jobs if records is None or not _recorded(job, records)]
     if len(wanted) < len(jobs):
         tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
     if records is not None and wanted:
-        _note(records, "")  # where it cannot be written, that is told before the work
-    options, processes = _options(workers, device, data), Processes()
+        _note(records, "")  # a folder that cannot be written is refused before the work
+    options = ["--device", device, *(["--data", data] if data is not None else [])]
+    options += ["--shares-device", str(workers)] if workers > 1 else []
+    processes = Processes()
     with ThreadPoolExecutor(workers) as pool:
         running = {pool.submit(processes.run, _command(job, out, options)): job for job in wanted}
         try:
@@ -74,20 +75,28 @@ def run_jobs(
             raise
         finally:
             if records is not None and wanted:
-                part = {"workers": workers, "seconds": round(time.perf_counter() - began, 1), "finished": finished}
-                _note(records, json.dumps({"command": command, **_made_on(device), **part}) + "\n")
+                part = {
+                    "command": command,
+                    "date": date.today().isoformat(),
+                    "versions": versions(),
+                    **machine(resolve_device(device)),
+                    "workers": workers,
+                    "seconds": round(time.perf_counter() - began, 1),
+                    "finished": finished,
+                }
+                _note(records, json.dumps(part) + "\n")
     return failed
 
 
 class Processes:
-    """Processes under way; told to stop, they finish their record and end."""
+    """Processes under way; asked to stop, they finish their record and end."""
 
     def __init__(self) -> None:
         self._alive: set[subprocess.Popen[str]] = set()
         self._stopped = False
 
     def run(self, command: Sequence[str]) -> str:
-        """Run a command to its end; return why it failed, '' where it did not."""
+        """Run a command to its end; return why it failed, '' if it did not."""
         if self._stopped:
             return "stopped"
         one_thread = {"OMP_NUM_THREADS": "1", **os.environ}
@@ -106,11 +115,6 @@ class Processes:
             process.terminate()
 
 
-def _options(workers: int, device: str, data: str | None) -> list[str]:
-    found = ["--device", device, *(["--data", data] if data is not None else [])]
-    return found + (["--shares-device", str(workers)] if workers > 1 else [])
-
-
 def _command(job: Job, out: Path, options: Sequence[str]) -> list[str]:
     sets = [word for override in job.overrides for word in ("--set", override)]
     which = [job.preset, "--methods", job.method, "--seeds", str(job.seed), *sets]
@@ -123,7 +127,7 @@ def _record(job: Job, records: Path) -> Path:
 
 
 def _recorded(job: Job, records: Path) -> bool:
-    """Whether the records hold this run, finished, with the same settings as far as it depends on them."""
+    """Whether the records hold this run, finished, with the same settings as far as its results depend on them."""
     loose = _record(job, records)
     archived = records / f"{job.preset}{SUFFIX}" / loose.name
     place = next((place for place in (loose, archived) if journal_of(place) == place), None)
@@ -145,12 +149,8 @@ def _keep(job: Job, out: Path, records: Path | None) -> str:
     return f"ACC {100 * figures['accuracy']:.2f} %  {figures['parameters']:,} parameters"
 
 
-def _made_on(device: str) -> dict[str, Any]:
-    return {"date": date.today().isoformat(), "versions": versions(), **machine(resolve_device(device))}
-
-
 def _note(records: Path, line: str) -> None:
-    """Add a line to the parts. Studies that work on the same records at once each add their own."""
+    """Add a line to the parts; studies may work on the same records at once."""
     place = records / PARTS
     try:
         records.mkdir(parents=True, exist_ok=True)

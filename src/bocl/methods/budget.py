@@ -19,10 +19,10 @@ from pydantic import Field
 from bocl.checks import Positive, PositiveInt, section
 from bocl.errors import ConfigError
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.networks.growth import GrowthSpace
 from bocl.search.lattice import largest, scaled
 from bocl.search.settings import MOST_UNITS
+from bocl.widths import Widths
 from bocl.wording import counted
 
 MOST_BUDGET = 10**12  # parameters: far beyond what memory holds

@@ -43,7 +43,7 @@ from bocl.checks import NonNegative, OneOrEach, checked, per_group, section
 from bocl.methods.method import Learned, Learner
 from bocl.methods.rounds import RoundTrainer
 from bocl.methods.sparse_training import Penalties, train_part
-from bocl.networks.graph import Graph, Widths
+from bocl.networks.graph import Graph
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, silent_units, unit_norms
 from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, restored, rewired, widened
 from bocl.records.events import Callback
@@ -54,6 +54,7 @@ from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
+from bocl.widths import Widths
 
 
 @section("den")

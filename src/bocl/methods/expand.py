@@ -18,7 +18,6 @@ from bocl.methods.reward import RewardSettings, make_cost
 from bocl.methods.rounds import RoundMaker, RoundTrainer, TrainedChild, padding
 from bocl.methods.searcher_answers import as_widths, asked_widths, check_searcher
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth
 from bocl.records.events import Callback, RoundStarted, TrialDone
 from bocl.records.record import Diagnostics, Trial
@@ -28,6 +27,7 @@ from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort
+from bocl.widths import Widths
 from bocl.wording import counted
 
 Cost = Callable[[NDArray[np.int64]], NDArray[np.float64]]

@@ -16,7 +16,7 @@ from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
 from bocl.methods.method import Learned
 from bocl.methods.rounds import RoundMaker, RoundTrainer
-from bocl.networks.graph import Graph, Widths
+from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
 from bocl.records.events import Callback, RoundStarted
 from bocl.search.lattice import scaled
@@ -26,6 +26,7 @@ from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
+from bocl.widths import Widths
 from bocl.wording import counted
 
 

@@ -8,12 +8,13 @@ from torch import Tensor, nn
 from bocl.checks import checked
 from bocl.methods.method import Learned, Learner
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Graph, Widths
+from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSettings, count_tensors
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
+from bocl.widths import Widths
 
 
 class GrowingLearner(Learner):

@@ -26,12 +26,13 @@ from bocl.networks.graph import Graph
 from bocl.networks.growth import Shapes
 from bocl.networks.trace import trace
 from bocl.records.events import Callback, ignore_events
-from bocl.records.record import Diagnostics, Trial, Widths
+from bocl.records.record import Diagnostics, Trial
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Effort
+from bocl.widths import Widths
 
 EXTRA = "memory/"  # begins the saved names of tensors that a method keeps besides its network
 

@@ -15,7 +15,6 @@ from typing import Protocol
 from bocl.errors import BoclError
 from bocl.methods.failures import NOT_FINITE, is_out_of_memory
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.graph import Widths
 from bocl.networks.growth import Growth
 from bocl.records.events import Callback, EpochDone, OutOfMemory, ignore_events
 from bocl.seeding import seed_for
@@ -24,6 +23,7 @@ from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
 from bocl.training.trainer import Effort, Fit, train
+from bocl.widths import Widths
 
 
 @dataclass(frozen=True)

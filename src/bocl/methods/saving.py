@@ -31,7 +31,7 @@ from bocl.records.files import FULL, cannot_write, make_folder, open_file, write
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
 from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
-from bocl.settings import parse_value, plain
+from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
 
 FORMAT = 2
@@ -291,7 +291,7 @@ def _keywords(kind: type[Any]) -> list[str]:
 
 
 def _settings_of(method: Learner) -> dict[str, Any]:
-    return {name: plain(getattr(method, name)) for name in _settings(type(method))}
+    return {name: to_plain(getattr(method, name)) for name in _settings(type(method))}
 
 
 def _parse_settings(kind: type[Any], saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from bocl.errors import InputError
-from bocl.records.record import Widths
 from bocl.search.problem import Problem
+from bocl.widths import Widths
 from bocl.wording import counted
 
 

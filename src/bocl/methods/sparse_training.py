@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bocl.methods.plain import train_one
-from bocl.networks.graph import Graph, Widths
+from bocl.networks.graph import Graph
 from bocl.networks.sparse import Masks, shrink_units, soft_threshold
 from bocl.networks.stamped import trainable
 from bocl.records.events import Callback, RoundStarted
@@ -18,6 +18,7 @@ from bocl.training.batches import DeviceTask
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import Fit
+from bocl.widths import Widths
 
 
 @dataclass(frozen=True, eq=False)

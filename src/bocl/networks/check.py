@@ -13,8 +13,9 @@ from torch import Tensor
 from bocl.errors import NetworkError, did_you_mean
 from bocl.networks import functions
 from bocl.networks.compact import assemble
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Source, Widths
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Source
 from bocl.networks.growth import Growth, GrowthSpace, Shapes
+from bocl.widths import Widths
 
 
 def check_graph(graph: Graph) -> None:

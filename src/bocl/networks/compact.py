@@ -15,9 +15,10 @@ from torch import Tensor
 
 from bocl.networks import functions
 from bocl.networks.attention import features_and_gates, gate
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step, Widths
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step
 from bocl.networks.growth import Growth
 from bocl.networks.norms import normalise_blocks, scale_and_shift
+from bocl.widths import Widths
 
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 

@@ -17,10 +17,11 @@ from bocl.errors import NetworkError
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_growths
 from bocl.networks.compact import CompactNetwork, assemble
-from bocl.networks.graph import Graph, Widths
+from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
+from bocl.widths import Widths
 
 
 class ExpandableNetwork:

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from bocl.checks import Fraction, Natural, NonNegative, PositiveInt
 from bocl.errors import NetworkError, did_you_mean
 from bocl.settings import parse_value
+from bocl.widths import Widths
 
-Widths = tuple[int, ...]  # one number per hidden group
 _Argument = bool | int | float | str | None | tuple[int | None, ...]
 
 

@@ -27,7 +27,8 @@ from torch import Tensor
 
 from bocl.checks import Number, PositiveInt, section
 from bocl.networks import attention
-from bocl.networks.graph import Graph, Layer, Source, Widths
+from bocl.networks.graph import Graph, Layer, Source
+from bocl.widths import Widths
 
 Shapes = dict[str, tuple[Any, ...]]
 PARTS = ("shared", "heads", "attention", "norms")

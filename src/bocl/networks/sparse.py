@@ -15,8 +15,9 @@ from operator import and_, or_
 import torch
 from torch import Tensor
 
-from bocl.networks.graph import Graph, Layer, Widths
+from bocl.networks.graph import Graph, Layer
 from bocl.networks.growth import tensor_names
+from bocl.widths import Widths
 
 Masks = dict[
     str, Tensor

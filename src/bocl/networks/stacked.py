@@ -21,10 +21,11 @@ from bocl.networks import functions
 from bocl.networks.attention import gate, gate_parts
 from bocl.networks.compact import CompactNetwork, contiguous_copy, evaluate, grown_weight
 from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step, Widths
+from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
 from bocl.networks.norms import normalise_batch, normalise_blocks, per_channel, scale_and_shift
 from bocl.networks.products import children_first, own_product, plain_product, shared_product, side_by_side
+from bocl.widths import Widths
 
 
 @dataclass(frozen=True)

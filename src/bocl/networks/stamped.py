@@ -24,10 +24,11 @@ from bocl.networks import functions
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_growths
 from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
-from bocl.networks.graph import Add, Function, Graph, Norm, Widths
+from bocl.networks.graph import Add, Function, Graph, Norm
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise, tensor_names
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
+from bocl.widths import Widths
 
 
 class StampedNetwork:

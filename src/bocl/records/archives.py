@@ -1,10 +1,10 @@
-"""Journals kept together: a ``.tar.xz`` of them is read in place, decompressed once in a process.
+"""Journals kept together in a ``.tar.xz``, which is read in place and decompressed once in a process.
 
     RESULTS.tar.xz               stands for all its runs
     RESULTS.tar.xz/NAME.jsonl    is one of them
 
-An archive may come from anybody: plain ``*.jsonl`` files without folders are all it may hold, within the limits below.
-Its bytes are in memory only, and no size that it declares is taken on trust.
+An archive may come from anybody: it may hold only plain ``*.jsonl`` files without folders, within the limits below.
+It is decompressed in memory, and no size that it declares is trusted.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bocl.records.files import open_file
 SUFFIX = ".tar.xz"
 MOST_JOURNALS = 10_000
 MOST_BYTES = 1 << 29  # of all journals together
-_MOST_DICTIONARY = 1 << 28  # bytes that decompressing may hold beside them
+_MOST_DICTIONARY = 1 << 28  # bytes that decompressing may hold besides them
 
 
 def archive_of(path: Path) -> Path | None:
-    """Return the archive that a path is or leads into, None where there is none."""
+    """Return the archive that a path is or leads into, or None."""
     return next((each for each in (path, *path.parents) if each.name.endswith(SUFFIX) and os.path.isfile(each)), None)
 
 
 def archived_bytes(path: Path) -> bytes | None:
-    """Return the journal at ``ARCHIVE.tar.xz/NAME.jsonl``, None where there is none."""
+    """Return the journal at ``ARCHIVE.tar.xz/NAME.jsonl``, or None."""
     archive = archive_of(path)
     return None if archive is None else _journals(archive).get(str(path.relative_to(archive)))
 
@@ -49,7 +49,6 @@ def archived_runs(place: Path) -> list[Path]:
 
 
 def _journals(archive: Path) -> dict[str, bytes]:
-    """Return the journals of an archive by name."""
     try:
         stamp = archive.stat()
         return _read(archive, stamp.st_mtime_ns, stamp.st_size)
@@ -69,8 +68,8 @@ def _read(archive: Path, _changed: int, _size: int) -> dict[str, bytes]:
         raise
     except Exception as error:  # damaged headers raise nearly anything
         raise _damaged(archive, str(error)) from error
-    if data[end:].strip(b"\0"):  # where a header is damaged, tarfile ends without a word
-        raise _damaged(archive, "what follows its last journal is no journal")
+    if data[end:].strip(b"\0"):  # tarfile stops silently at a damaged header
+        raise _damaged(archive, "what follows its last journal is not a journal")
     return found
 
 
@@ -84,7 +83,7 @@ def _decompressed(data: bytes, archive: Path) -> bytes:
     if len(content) > most:
         raise FolderError(f"{archive} decompresses to more than {most:,} bytes; do not trust it")
     if not decompressor.eof or decompressor.unused_data:
-        raise _damaged(archive, "it is cut short, or goes on after its end")
+        raise _damaged(archive, "it is cut short, or continues after its end")
     return content
 
 
@@ -101,8 +100,6 @@ def _members(tar: tarfile.TarFile, archive: Path) -> dict[str, bytes]:
         if len(found) == MOST_JOURNALS:
             raise FolderError(f"{archive} holds more than {MOST_JOURNALS:,} journals; do not trust it")
         found[name] = content.read()
-        if len(found[name]) != member.size:
-            raise _damaged(archive, f"{name!r} is cut short")
     return found
 
 

@@ -1,7 +1,7 @@
-"""Records of earlier versions, read as those of today.
+"""Records of earlier versions, read as records of this version.
 
-A setting or field that is renamed is renamed here too; a setting that is newer than some records has there the value
-those runs had without it.
+A setting or field that was renamed is renamed here. A setting that is newer than a record gets the value that its run
+had without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's settings by the names of today."""
+    """Return a run's settings by their present names."""
     config = _renamed(config, "memory", "prior_trials")
     if isinstance(fixed := config.get("fixed"), Mapping):
         config["fixed"] = {"children": 1, **fixed}

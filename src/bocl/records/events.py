@@ -1,16 +1,17 @@
-"""What a method tells while it learns, so that a person can watch. Results never depend on who listens."""
+"""What a method reports while it learns, so that a person can watch. Results never depend on it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bocl.records.record import TaskRecord, Trial, Widths
+from bocl.records.record import TaskRecord, Trial
+from bocl.widths import Widths
 
 
 @dataclass(frozen=True)
 class TaskStarted:
-    """A run begins one more task, or goes on with it: ``recalled`` of its rounds are trained already."""
+    """A run begins a task or resumes it: ``recalled`` of its rounds are trained already."""
 
     index: int
     tasks: int
@@ -27,12 +28,12 @@ class TaskDone:
 
 @dataclass(frozen=True)
 class RoundStarted:
-    """Networks begin to be trained together.
+    """Training of several networks together begins.
 
     purpose  `base`, `difficulty` (the paper's meta-feature), `search`, or a step of a method's own, by name
     widths   of each network
-    trial    number of the first of them in this task's search, from 1; 0 outside the search
-    trials   most trials this task's search may make
+    trial    number of the first of them in this task's search, from 1; 0 outside a search
+    trials   the most that this task's search may make
     """
 
     purpose: str
@@ -51,7 +52,7 @@ class EpochDone:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """A round did not fit; it goes on with fewer children at once."""
+    """A round did not fit into memory; it is tried again with fewer children at once."""
 
     children_at_once: int
 
@@ -69,4 +70,4 @@ Callback = Callable[[Event], None]
 
 
 def ignore_events(event: Event) -> None:
-    """Listen to nothing."""
+    """Do nothing with an event."""

@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, also after a crash of the machine.
+"""Files and folders that exist whole or not at all, even after a crash of the machine.
 
 Everything a run writes goes through here or through the journal, one system call after another.
 """
@@ -22,7 +22,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, and the folders it needs, beside its place, wait until the disk has it, then move it there."""
+    """Write a file next to its place, wait until the disk has it, then move it there; folders are made as needed."""
     partial = path.with_name(path.name + PARTIAL)
     try:
         make_folder(path.parent)
@@ -43,19 +43,19 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def open_file(path: Path) -> io.BufferedReader:
-    """Open a file to read it. A pipe or a device in its place could wait or go on for ever: it is an OSError."""
+    """Open a file to read it. A pipe or a device is an OSError: reading it might never end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is not a file")
     return path.open("rb")
 
 
 def describe(place: str, data: bytes) -> StoredFile:
-    """Return what names a file with these bytes."""
+    """Return the name, size and hash of a file with these bytes."""
     return StoredFile(place, len(data), hashlib.sha256(data).hexdigest())
 
 
 def read_stored(folder: Path, stored: StoredFile) -> bytes:
-    """Return the bytes of a file that is as it was when it was recorded; its size is looked at first."""
+    """Return the bytes of a file, or refuse one that is not as recorded; its size is checked before it is read."""
     path = folder / stored.file
     way_out = "restore it from a copy, or start again in another folder"
     try:
@@ -74,7 +74,7 @@ def read_stored(folder: Path, stored: StoredFile) -> bytes:
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it, so that their names survive a crash.
 
-    An empty one may be one whose maker died before its name reached the disk, so it counts as new.
+    An empty folder counts as new: its maker may have died before its name reached the disk.
     """
     if folder == folder.parent or (folder.is_dir() and any(folder.iterdir())):
         return
@@ -85,7 +85,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder that nothing names any more; what cannot be removed now is harmless."""
+    """Remove a file or a folder that nothing names any more; failing to is harmless."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -94,7 +94,7 @@ def remove(path: Path) -> None:
 
 
 def sync_directory(folder: Path) -> None:
-    """Make the names in ``folder`` durable: syncing a new file alone does not save its directory entry."""
+    """Make the names in ``folder`` durable: syncing a new file does not save its directory entry."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -103,16 +103,16 @@ def sync_directory(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> WorkError:
-    """Return the error of a disk that does not take what a run writes; what it took before is whole."""
-    way_out = "free space on the disk" if error.errno in FULL else "see to the disk"
+    """Return the error of a disk that refuses what a run writes; what was written before is whole."""
+    way_out = "free space on the disk" if error.errno in FULL else "check the disk"
     return WorkError(
-        f"{path}: cannot be written: {error.strerror}; {way_out}, then run the same command again: it goes on "
-        "where it stopped"
+        f"{path}: cannot be written: {error.strerror}; {way_out}, then run the same command again to resume where "
+        "it stopped"
     )
 
 
 def check_place(place: Path, opening: bytes, kind: str) -> None:
-    """Refuse to write where anything lies but an earlier file that begins as this one: a slip must not cost a file."""
+    """Refuse to overwrite any file but one of the same kind, which begins with ``opening``."""
     try:
         with open_file(place) as file:
             ours = file.read(len(opening)) == opening
@@ -121,4 +121,4 @@ def check_place(place: Path, opening: bytes, kind: str) -> None:
     except OSError as error:
         raise FolderError(f"{place} cannot be written: {error.strerror}; give another file with -o") from error
     if not ours:
-        raise FolderError(f"{place} is there already and is no {kind}; give another file with -o")
+        raise FolderError(f"{place} is there already and is not a {kind}; give another file with -o")

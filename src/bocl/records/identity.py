@@ -1,4 +1,4 @@
-"""Which settings of a run its results depend on: two runs are alike when these, and their seed, are."""
+"""The settings that a run's results depend on: two runs are alike if these, and their seeds, are the same."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from bocl.method_table import METHODS
 
 _ALL_READ = ("stream.", "network.", "recipe.")
-# The seed is compared apart. The others change how a run is computed, not what.
+# The seed is compared separately. The others change how a run is computed, not its results.
 _NEVER_MATTERS = ("seed", "search.memory_gb", "search.children_at_once")
 _OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian", "search.controller": "reinforce"}
 
 
 def relevant_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {dotted name: value} of the settings that a method's results depend on, the seed apart."""
+    """Return {dotted name: value} of the settings that a method's results depend on, without the seed."""
     own = _own_settings(config)
     kind = own.get("search.kind")
     return {
@@ -26,12 +26,12 @@ def relevant_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def lasting_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return those that must stay the same when a run is resumed: all but the settings of other methods."""
-    said = {name: config[name] for name in ("method", "seed", "test_curve") if name in config}
-    return {**_own_settings(config), **said}
+    general = {name: config[name] for name in ("method", "seed", "test_curve") if name in config}
+    return {**_own_settings(config), **general}
 
 
 def _own_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the method reads; all of a method that is not in the table."""
+    """Return the settings that the method reads; all settings if the method is not in the table."""
     settings, entry = dict(_flatten(config, "")), METHODS.get(str(config["method"]))
     if entry is None:
         return settings

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop, held back while a record is being written."""
+"""Signals that ask a run to stop; they are held back while a record is being written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def stopping_on_terminate() -> Iterator[None]:
-    """Let SIGTERM end the work as Ctrl-C does, instead of ending the process there and then."""
+    """Let SIGTERM end the work as Ctrl-C does, instead of killing the process."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated
@@ -35,18 +35,18 @@ def stopping_on_terminate() -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Finish what is inside before SIGINT or SIGTERM is heard. Python hears signals in its main thread alone."""
+    """Finish what is inside before SIGINT or SIGTERM takes effect. Python handles signals only in its main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard: list[int] = []
+    received: list[int] = []
     before: dict[int, Any] = {}
     try:
         for number in STOPS:
-            before[number] = signal.signal(number, lambda stop, _frame: heard.append(stop))
+            before[number] = signal.signal(number, lambda stop, _frame: received.append(stop))
         yield
     finally:
         for stop, handler in before.items():
             signal.signal(stop, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
-        for stop in heard[:1]:
+        for stop in received[:1]:
             signal.raise_signal(stop)

@@ -5,13 +5,11 @@ A line is a JSON object that any tool can read:
     {"before":"9c1e…","sha256":"0f3a…","record":{"kind":"task","index":0}}
 
 ``sha256`` is that of ``before`` and the record's bytes exactly as they stand in the line; ``before`` is the
-``sha256`` of the line before, 64 zeros in the first. So the lines are a chain: one that is edited, left out,
+``sha256`` of the line before, 64 zeros in the first. So the lines are a chain: a line that is edited, left out,
 doubled or moved shows, and the last hash, the *head*, speaks for the whole history. Both come first and have
 a fixed length, so the bytes they speak for are found without parsing them.
 
-There are two layers. ``LineFile`` moves bytes: the lock, whole-line appends, cutting. It knows nothing of
-records. ``encode``, ``decode`` and ``scan`` turn records into lines and back and touch no file. ``Journal``
-joins the two.
+``encode``, ``decode`` and ``scan`` turn records into lines and back and touch no file; ``Journal`` is the file.
 """
 
 from __future__ import annotations
@@ -23,10 +21,9 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError
@@ -46,102 +43,6 @@ _OPENING = b'{"before":"'
 _HEADER = re.compile(re.escape(_OPENING) + rb'([0-9a-f]{64})","sha256":"([0-9a-f]{64})","record":')
 _ENDING = b"}\n"
 _OPENING_OF_FORMAT_1 = b'{"check":"'
-
-
-# Bytes: whole lines in a locked file.
-
-
-class LineFile:
-    """A file that grows by whole lines and has one writer; it knows bytes, not records."""
-
-    def __init__(self, path: Path, descriptor: int, lock: int) -> None:
-        self.path = path
-        self._descriptor = descriptor
-        self._lock = lock
-        self._open = True
-
-    @classmethod
-    def open(cls, path: Path) -> LineFile:
-        """Lock ``path`` for this process and open it, creating it when it is not there."""
-        lock = _take_lock(path)
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            os.close(lock)
-            raise _cannot_open(path, error) from error
-        file = cls(path, descriptor, lock)
-        try:
-            # An empty file may be one whose maker died before its name reached the disk, so it counts as new.
-            if os.fstat(descriptor).st_size == 0:
-                sync_directory(path.parent)
-        except OSError as error:
-            file.close()
-            raise cannot_write(path, error) from error
-        return file
-
-    def append(self, line: bytes) -> None:
-        """Write one line in one call and wait until the disk has it; after a failure the file is closed."""
-        if not self._open:
-            raise WorkError(f"{self.path}: the journal is closed; open it again to append")
-        end = os.fstat(self._descriptor).st_size
-        try:
-            if os.write(self._descriptor, line) < len(line):
-                raise OSError(errno.ENOSPC, "the disk took only part of the line")
-            os.fsync(self._descriptor)
-        except OSError as error:
-            # The caller learns that the line is not there, so it must not turn up later. Should even this
-            # fail, the next open cuts off whatever part of the line remains.
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, end)
-            self.close()
-            raise cannot_write(self.path, error) from error
-
-    def cut(self, length: int) -> None:
-        """Shorten the file to ``length`` bytes, on the disk too."""
-        try:
-            os.ftruncate(self._descriptor, length)
-            os.fsync(self._descriptor)
-        except OSError as error:
-            raise cannot_write(self.path, error) from error
-
-    def close(self) -> None:
-        """Let go of the file and its lock; closing twice is harmless."""
-        if self._open:
-            self._open = False
-            os.close(self._descriptor)
-            os.close(self._lock)
-
-
-def _take_lock(path: Path) -> int:
-    """Lock ``path``'s lock file and return its descriptor; the kernel frees the lock when the process dies.
-
-    The lock file is never deleted: a second process could otherwise lock a file that no longer has a name
-    while a third locks its successor.
-    """
-    if fcntl is None:
-        raise FolderError(f"{path}: a run is written under a POSIX file lock, which this system does not have")
-    lock_path = path.with_name(path.name + ".lock")
-    try:
-        lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise _cannot_open(lock_path, error) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise FolderError(
-            f"{path}: the run is in use by another process; wait until it ends or choose another folder"
-        ) from error
-    except OSError as error:
-        os.close(lock)
-        raise FolderError(f"{lock_path}: cannot be locked: {error.strerror}; choose a local folder") from error
-    return lock
-
-
-def _cannot_open(path: Path, error: OSError) -> BoclError:
-    if error.errno in FULL:
-        return cannot_write(path, error)
-    return FolderError(f"{path}: cannot be opened for writing: {error.strerror}")
 
 
 # Records: one line each.
@@ -221,12 +122,12 @@ def scan(data: bytes, path: Path) -> tuple[list[Line], int]:
 
 
 def _may_be_torn(tail: bytes, *, first: bool) -> bool:
-    """Say whether a damaged last line can be one unfinished append, so that cutting it loses no record."""
+    """Whether a damaged last line can be one unfinished append, so that cutting it loses no record."""
     if _HEADER.search(tail, 1):
         return False  # two lines run together by a damaged newline: the first of them was finished
     if tail.endswith(_ENDING) and b"\0" not in tail:
         return False  # an unfinished append lacks its end, or the zeros of unwritten blocks stand in it
-    # A file whose only line does not even begin like ours is somebody else's, and is left alone.
+    # A file whose only line does not even begin like ours is not a journal, and is not touched.
     return not first or _OPENING.startswith(tail[: len(_OPENING)])
 
 
@@ -266,44 +167,102 @@ class Journal:
     head     the hash of the last line, which speaks for all lines
     """
 
-    def __init__(self, file: LineFile, lines: list[Line]) -> None:
-        self.path = file.path
+    def __init__(self, path: Path, descriptor: int, lines: list[Line], files: ExitStack) -> None:
+        self.path = path
         self.records = [line.record for line in lines]
         self.head = lines[-1].sha256 if lines else BEGINNING
-        self._file = file
+        self._descriptor = descriptor
+        self._files = files  # closes the file, then lets go of the lock
+        self._open = True
 
     @classmethod
     def open(cls, path: str | Path) -> Journal:
         """Lock the journal, cut off a torn tail and read what is there; a new file is made when needed."""
         path = Path(path)
-        file = LineFile.open(path)
-        try:
-            data = _bytes_of(path)
-            lines, intact = scan(data, path)
-            if intact < len(data):
-                file.cut(intact)
-        except BaseException:
-            file.close()
-            raise
-        return cls(file, lines)
+        with ExitStack() as files:
+            files.callback(os.close, _take_lock(path))
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            except OSError as error:
+                raise _cannot_open(path, error) from error
+            files.callback(os.close, descriptor)
+            try:
+                # An empty file may be one whose maker died before its name reached the disk, so it counts as new.
+                if os.fstat(descriptor).st_size == 0:
+                    sync_directory(path.parent)
+                data = _bytes_of(path)
+                lines, intact = scan(data, path)
+                if intact < len(data):
+                    os.ftruncate(descriptor, intact)
+                    os.fsync(descriptor)
+            except OSError as error:
+                raise cannot_write(path, error) from error
+            return cls(path, descriptor, lines, files.pop_all())
 
     def append(self, record: Mapping[str, object]) -> None:
-        """Add one record; when this returns, the record survives a crash of the machine."""
+        """Write one line in one call; when this returns, the record survives a crash of the machine.
+
+        After a failed write the journal is closed.
+        """
         line, sha256 = encode(record, self.head)
-        self._file.append(line)
+        if not self._open:
+            raise WorkError(f"{self.path}: the journal is closed; open it again to append")
+        end = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, "the disk took only part of the line")
+            os.fsync(self._descriptor)
+        except OSError as error:
+            # The caller learns that the line is not there, so it must not turn up later. Should even this
+            # fail, the next open cuts off whatever part of the line remains.
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, end)
+            self.close()
+            raise cannot_write(self.path, error) from error
         self.head = sha256
 
     def close(self) -> None:
         """Release the file and its lock; closing twice is harmless."""
-        self._file.close()
+        self._open = False
+        self._files.close()
 
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _take_lock(path: Path) -> int:
+    """Lock ``path``'s lock file and return its descriptor; the kernel frees the lock when the process dies.
+
+    The lock file is never deleted: a second process could otherwise lock a file that no longer has a name
+    while a third locks its successor.
+    """
+    if fcntl is None:
+        raise FolderError(f"{path}: a run is written under a POSIX file lock, which this system does not have")
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise _cannot_open(lock_path, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise FolderError(
+            f"{path}: the run is in use by another process; wait until it ends or choose another folder"
+        ) from error
+    except OSError as error:
+        os.close(lock)
+        raise FolderError(f"{lock_path}: cannot be locked: {error.strerror}; choose a local folder") from error
+    return lock
+
+
+def _cannot_open(path: Path, error: OSError) -> BoclError:
+    if error.errno in FULL:
+        return cannot_write(path, error)
+    return FolderError(f"{path}: cannot be opened for writing: {error.strerror}")
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
@@ -311,12 +270,7 @@ def read(path: str | Path) -> list[dict[str, Any]]:
 
     A last line that is still being written, or was torn by a crash, is left out; the file is not changed.
     """
-    return [line.record for line in read_lines(path)]
-
-
-def read_lines(path: str | Path) -> list[Line]:
-    """Return the lines of a journal, as ``read`` does their records."""
-    return read_with_tail(path)[0]
+    return [line.record for line in read_with_tail(path)[0]]
 
 
 def read_with_tail(path: str | Path) -> tuple[list[Line], int]:

@@ -1,11 +1,10 @@
-"""What a whole run is worth: functions of its accuracy matrix.
+"""Metrics of a whole run, from its accuracy matrix.
 
 R    list of T rows; row t has t + 1 entries
      R[t][i] is the test accuracy on task i after learning task t, i <= t; tasks count from 0
 T    the number of tasks learnt
 
-Every function is a plain mean, summed without rounding, so a run in which no accuracy changed has a
-transfer and a forgetting of exactly 0.0.
+Every metric is a mean, summed without rounding. So if no accuracy changed, transfer and forgetting are exactly 0.0.
 """
 
 from __future__ import annotations
@@ -22,12 +21,6 @@ def average_accuracy(R: AccuracyMatrix) -> float:
     """Mean accuracy over all tasks at the end: ACC = 1/T · Σ_i R[T-1][i]."""
     _check(R)
     return _mean(R[-1])
-
-
-def learning_accuracy(R: AccuracyMatrix) -> float:
-    """Mean accuracy on each task just after it was learnt: LA = 1/T · Σ_i R[i][i]."""
-    _check(R)
-    return _mean(row[-1] for row in R)
 
 
 def backward_transfer(R: AccuracyMatrix) -> float:

@@ -1,6 +1,6 @@
-"""Accuracy against parameters, from the trials of one task. Nothing is trained: every child is on record.
+"""Accuracy against parameters, from the recorded trials of one task; nothing is trained.
 
-Accuracies are those on validation samples, each of one training.
+Accuracies are those on validation samples, each from a single training.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Item = TypeVar("Item")
 
 @section("")
 @dataclass(frozen=True)
-class Wish:
-    """Which of a task's trials is wanted; nothing set: the one with the best reward recorded.
+class Criterion:
+    """By what one of a task's trials is chosen; with nothing set, by the best reward recorded.
 
-    alpha   α: rewards are taken at this price of a unit, A - α cost, instead of as recorded
-    budget  most parameters it may add
-    target  the one with the fewest parameters that is as accurate, else the most accurate; a price has no part in it
+    alpha   α: by the reward at this price of a unit, A - α cost, instead of the one recorded
+    budget  the most parameters that it may add
+    target  the smallest that is at least so accurate, or else the most accurate; not together with alpha
     """
 
     alpha: NonNegative | None = None
@@ -41,14 +41,14 @@ class Wish:
 def front(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials that no other beats: none is as accurate with fewer parameters, nor better with as many.
 
-    From the fewest parameters on, so accuracies rise. Of trials alike in both one is returned.
+    They are ordered by parameters, so accuracies rise. If several have the same of both, one is returned.
     """
     trained = sorted(_trained(trials), key=lambda trial: trial.widths)
     return front_of(trained, lambda trial: trial.parameters, lambda trial: trial.accuracy)
 
 
 def front_of(items: Iterable[Item], size: Callable[[Item], float], worth: Callable[[Item], float]) -> list[Item]:
-    """Return the items worth more than every other that is no larger, smallest first; of equals the first."""
+    """Return the items worth more than all others that are no larger, smallest first; the first of equals."""
     kept: list[Item] = []
     for item in sorted(items, key=lambda item: (size(item), -worth(item))):
         if not kept or worth(item) > worth(kept[-1]):
@@ -57,7 +57,7 @@ def front_of(items: Iterable[Item], size: Callable[[Item], float], worth: Callab
 
 
 def best_within(trials: Sequence[Trial], budgets: Sequence[int]) -> list[Trial | None]:
-    """Return the most accurate trial within each number of parameters; None where none is within it."""
+    """Return the most accurate trial within each number of parameters, or None."""
     best = front(trials)
     found = [[trial for trial in best if trial.parameters <= budget] for budget in budgets]
     return [within[-1] if within else None for within in found]
@@ -70,18 +70,18 @@ def reward_at(trial: Trial, alpha: float) -> float:
     return trial.accuracy - alpha * trial.cost
 
 
-def choose(trials: Sequence[Trial], wish: Wish) -> Trial:
-    """Return the trial that is wanted; of equals the one with fewer parameters, then with the smaller widths."""
-    trained = [trial for trial in _trained(trials) if wish.budget is None or trial.parameters <= wish.budget]
+def choose(trials: Sequence[Trial], by: Criterion) -> Trial:
+    """Return the best trial by a criterion; among equals the one with fewer parameters, then with smaller widths."""
+    trained = [trial for trial in _trained(trials) if by.budget is None or trial.parameters <= by.budget]
     if not trained:
         fewest = min((trial.parameters for trial in _trained(trials)), default=0)
-        raise InputError(f"budget {wish.budget:,}: no trial adds so few parameters; the smallest adds {fewest:,}")
-    if wish.target is not None:
-        reached = [trial for trial in trained if trial.accuracy >= wish.target]
+        raise InputError(f"budget {by.budget:,}: no trial adds so few parameters; the smallest adds {fewest:,}")
+    if by.target is not None:
+        reached = [trial for trial in trained if trial.accuracy >= by.target]
         if reached:
             return min(reached, key=lambda trial: (trial.parameters, trial.widths))
         return min(trained, key=lambda trial: (-trial.accuracy, trial.parameters, trial.widths))
-    rewards = {trial: trial.reward if wish.alpha is None else reward_at(trial, wish.alpha) for trial in trained}
+    rewards = {trial: trial.reward if by.alpha is None else reward_at(trial, by.alpha) for trial in trained}
     return min(trained, key=lambda trial: (-rewards[trial], trial.parameters, trial.widths))
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import WrapValidator
+from pydantic import Field, WrapValidator
 
-from bocl.settings import parse_value
+from bocl.checks import Fraction, Natural
+from bocl.widths import Widths
 
-Widths = tuple[int, ...]  # z: units added to each hidden group
-
-#: A number that may not exist, a failed trial's accuracy for one: NaN here, null where it is written.
-Measured = Annotated[float, WrapValidator(lambda value, read: math.nan if value is None else read(value))]
+_NULL_IS_NAN = WrapValidator(lambda value, read: math.nan if value is None else read(value))
+#: A number that may not exist, such as a failed trial's accuracy: NaN here, null where it is written.
+Measured = Annotated[float, _NULL_IS_NAN]
+MeasuredFraction = Annotated[Fraction, _NULL_IS_NAN]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Trial:
     widths      z, one entry per hidden group
     accuracy    A(z) on the validation split, in 0 … 1; NaN when the child failed
     parameters  everything the child would add to the network, head and attention included
-    reward      r(z), what the search made the most of: A(z) - α cost(z), or with a target as search/problem.py has it
-    cost        units added, weighted by what they cost (methods/reward.py): what α multiplies; NaN where not recorded
+    reward      r(z), what the search maximised: A(z) - α cost(z), or with a target as search/problem.py defines it
+    cost        units added, weighted by what they cost (methods/reward.py): what α multiplies; NaN if not recorded
     """
 
     widths: Widths
@@ -56,15 +57,15 @@ class Experience:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """A search looked at from outside.
+    """How well a search's Gaussian process knew what it was doing.
 
-    errors     of every trial of this task, measured less what the process says of it without it, in standard
-               deviations: about 0 ± 1 where the process is calibrated
+    errors     of every trial of this task: its accuracy less the prediction without it, in standard deviations;
+               about 0 ± 1 if the process is calibrated
     within_50  share of trials inside the process's own 50 % interval
     within_90  the same for 90 %
-    noise      standard deviation of one measurement, in accuracy, as the process sees it
+    noise      standard deviation of one measurement, in accuracy, as the process estimates it
     posterior  for each group, the probability that the best widths have 0, 1, … units in it
-    gains      expected improvement, in reward, for which each trial was asked; NaN where it was not asked for that
+    gains      expected improvement, in reward, for which each trial was chosen; NaN if it was chosen otherwise
     """
 
     errors: tuple[float, ...]
@@ -87,19 +88,19 @@ class TaskRecord:
     seconds           wall-clock time of learning it
     training_seconds  the part of it spent training; the rest is search, scoring and set-up
     extra_numbers     numbers kept after the task besides the parameters, to learn later tasks with
-    units             how many units of each hidden group the method's own steps were about, by step
-    diagnostics       of its search, where the searcher has any
+    units             how many units of each hidden group the method's own steps changed, by step
+    diagnostics       of its search, if the searcher has any
     bests             (number of a trial, test accuracy) of every child that had the best reward when it was trained,
-                      where the run was asked for them
-    attention         mean gate of every gated layer on the units of each task so far, this one last; NaN where there
+                      if the run was asked for them
+    attention         mean gate of every gated layer on the units of each task so far, this one last; NaN if there
                       are none. Absent in early records
     """
 
     index: int
     name: str
     widths: Widths
-    validation_row: tuple[float, ...]
-    row: tuple[float, ...]
+    validation_row: tuple[Fraction, ...]
+    row: tuple[Fraction, ...]
     parameters: dict[str, int]
     stored: int
     trials: tuple[Trial, ...]
@@ -107,15 +108,15 @@ class TaskRecord:
     samples: int
     seconds: float
     training_seconds: float
-    extra_numbers: int = 0
+    extra_numbers: Natural = 0
     units: dict[str, Widths] = field(default_factory=dict)
-    attention: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
+    attention: dict[str, tuple[MeasuredFraction, ...]] = field(default_factory=dict)
     diagnostics: Diagnostics | None = None
-    bests: tuple[tuple[int, float], ...] = ()
+    bests: tuple[tuple[int, Fraction], ...] = ()
 
     @property
     def searched(self) -> int:
-        """How many children its search asked for: all trials but trial 0, z = 0, which nobody asks for."""
+        """How many children its search asked for: all trials but trial 0, z = 0, which is always trained."""
         return max(len(self.trials) - 1, 0)
 
 
@@ -130,11 +131,11 @@ class PickRecord:
     task: int
     number: int
     widths: Widths
-    validation_row: tuple[float, ...]
-    row: tuple[float, ...]
+    validation_row: tuple[Fraction, ...]
+    row: tuple[Fraction, ...]
     parameters: dict[str, int]
     stored: int
-    attention: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
+    attention: dict[str, tuple[MeasuredFraction, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,21 +143,21 @@ class StoredFile:
     """A file of a run: its place in the folder, its size, and the hash of what it holds."""
 
     file: str
-    bytes: int
-    sha256: str
+    bytes: Natural
+    sha256: Sha256
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What shows later that a finished task is as it was on the day.
+    """What shows later that a finished task is unchanged.
 
-    tensors     sha256 of every tensor and buffer the task computes with, by name; of a method that changes
-                earlier tasks, of all it stores
+    tensors     sha256 of every tensor and buffer the task computes with, by name; of all that is stored if the
+                method changes earlier tasks
     canaries    a few validation inputs and their logits
     checkpoint  the model.json of the learner after the task, which names and hashes its weights
     """
 
-    tensors: dict[str, str]
+    tensors: dict[str, Sha256]
     canaries: StoredFile
     checkpoint: StoredFile
 
@@ -165,7 +166,7 @@ class Proof:
 class RoundFit:
     """How a child's training ended; ``failure`` says why one failed."""
 
-    accuracy: Measured
+    accuracy: MeasuredFraction
     loss: Measured
     epochs: int
     samples: int
@@ -180,20 +181,14 @@ class RoundRecord:
     task              its number, from 0
     number            of the round in its task, from 1
     purpose           `base`, `difficulty` or `search`
-    children_at_once  where memory ran out: how many were trained at once instead; else null
+    children_at_once  how many were trained at once after memory ran out; null if it did not
     """
 
     task: int
     number: int
     purpose: str
-    widths: tuple[Widths, ...]
+    widths: Annotated[tuple[Widths, ...], Field(min_length=1)]
     seeds: tuple[int, ...]
     fits: tuple[RoundFit, ...]
     children_at_once: int | None
     weights: StoredFile
-
-
-def experience_from(data: Mapping[str, Any]) -> Experience:
-    """Read an experience from JSON values."""
-    experience: Experience = parse_value(Experience, data, "experience")
-    return experience

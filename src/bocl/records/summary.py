@@ -1,4 +1,4 @@
-"""What a run came to, from its records alone."""
+"""The results of a run, from its records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from bocl.errors import FolderError, InputError
 from bocl.records.archives import SUFFIX, archive_of, archived_bytes, archived_runs
-from bocl.records.journal import read_lines, read_with_tail, to_json
+from bocl.records.journal import read, read_with_tail, to_json
 from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
 from bocl.records.record import TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint
@@ -20,13 +20,13 @@ from bocl.records.run_log import JOURNAL, RunLog, Start, check_checkpoint
 class RunSummary:
     """One run: its settings, its finished tasks, and the figures of its accuracy matrix.
 
-    folder      of the run, or its journal where that is kept alone or in an archive
+    folder      of the run, or its journal if that is kept without a folder or in an archive
     groups      names of the hidden groups, in the order of widths
     sessions    what it ran on, one entry for each time it was begun or resumed
     head        hash of the journal's last line, which speaks for all its lines
-    lines       of the journal, each found to follow the one before it
-    torn_bytes  of a record at the end of the journal that is unfinished, and left out here
-    headline    whether its study lets it stand for its method; None in older records, which do not say
+    lines       how many the journal has
+    torn_bytes  of an unfinished record at the end of the journal, which is left out
+    headline    whether its study lets it stand for its method; None in records that do not say
     """
 
     folder: Path
@@ -92,7 +92,7 @@ class RunSummary:
 
 
 def journal_of(run: Path) -> Path:
-    """Return the journal of a run: the one in its folder, or itself where a journal is kept alone or in an archive."""
+    """Return the journal of a run: the one in its folder, or the run itself if it is a journal."""
     return run if run.suffix == ".jsonl" and _is_there(run) else run / JOURNAL
 
 
@@ -101,7 +101,7 @@ def _is_there(journal: Path) -> bool:
 
 
 def summarise(run: str | Path) -> RunSummary:
-    """Read one run: its folder, or a journal kept alone or in an archive."""
+    """Read one run: a folder, or a journal without a folder or in an archive."""
     run = Path(run)
     journal = journal_of(run)
     if not _is_there(journal):
@@ -114,9 +114,9 @@ def summarise(run: str | Path) -> RunSummary:
         try:
             check_checkpoint(run, log)
         except FolderError:
-            if len(read_lines(journal)) == len(lines):
+            if len(read(journal)) == len(lines):
                 raise
-            return summarise(run)  # the run went on between the two looks
+            return summarise(run)  # the run wrote more in the meantime
     start = log.starts[0]
     return RunSummary(
         run,
@@ -134,8 +134,8 @@ def summarise(run: str | Path) -> RunSummary:
 def find_runs(place: str | Path) -> list[Path]:
     """Return the runs in a place, by name: itself, a folder or a journal; an archive's; or those of grids in it.
 
-    A grid is a folder with runs or archives of journals in it; the place may be one, or hold several, or folders of
-    several, as a study's does.
+    A grid is a folder with runs or archives of journals in it. The place may be a grid, or hold grids, or folders of
+    grids, as a study's does.
     """
     place = Path(place)
     if archive_of(place) is not None:
@@ -154,7 +154,7 @@ def find_runs(place: str | Path) -> list[Path]:
 
 
 def _runs_of(grid: Path) -> Iterator[Path]:
-    """Yield the runs in a folder. A journal in the folder PLACE takes the place of its namesake in PLACE.tar.xz."""
+    """Yield the runs in a folder. A journal in the folder PLACE replaces the one of the same name in PLACE.tar.xz."""
     yield from (path.parent for path in grid.glob(f"*/{JOURNAL}"))
     yield from grid.glob("*.jsonl")
     for archive in (path for path in grid.glob(f"*{SUFFIX}") if path.is_file()):
@@ -163,7 +163,7 @@ def _runs_of(grid: Path) -> Iterator[Path]:
 
 
 def _no_runs(place: Path) -> list[Path]:
-    """Return the folders in a place that are no runs."""
+    """Return the folders in a place that are not runs."""
     return [folder for folder in place.glob("*/") if not (folder / JOURNAL).is_file()]
 
 

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bocl.records.record import Widths
 from bocl.search.likelihood import make_model, maximise_likelihood
 from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray, IntArray
+from bocl.widths import Widths
 
 FIT_ITERATIONS = 50
 LEAST_SPREAD = 1e-3  # smaller differences of accuracies are taken to be noise

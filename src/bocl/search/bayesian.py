@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bocl.records.record import Diagnostics, Trial, Widths
+from bocl.records.record import Diagnostics, Trial
 from bocl.search import accuracy_model
 from bocl.search.accuracy_model import Accuracies, AccuracyModel, Hyperparameters, scale
 from bocl.search.diagnostics import diagnose
@@ -21,6 +21,7 @@ from bocl.search.ledger import Ledger, usable_trials
 from bocl.search.problem import FloatArray, IntArray, Problem
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
+from bocl.widths import Widths
 
 MOST_DATA = 256  # a fit costs n³
 LEAST_TRIALS = 3  # before the expected improvement may end a search

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from bocl.records.record import Widths
 from bocl.search.lattice import Allowed, room
 from bocl.search.one_thread import one_thread
 from bocl.search.settings import ControllerName
+from bocl.widths import Widths
 
 LAYERS, UNITS = 2, 100  # of the LSTM
 WINDOW = 32  # latest draws, whose rewards give the moving mean and spread

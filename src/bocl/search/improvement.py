@@ -18,8 +18,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from bocl.records.record import Widths
 from bocl.search.problem import FloatArray, IntArray, Problem
+from bocl.widths import Widths
 
 Score = Callable[[IntArray], FloatArray]  # z (n, groups) → (n,)
 Keep = Callable[[IntArray], IntArray]  # z (n, groups) → those that may be asked for, each once

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 
 import numpy as np
 
-from bocl.records.record import Widths
 from bocl.search.problem import BoolArray, IntArray
+from bocl.widths import Widths
 
 Allowed = Callable[[IntArray], BoolArray]  # (n, groups) → (n,)
 MOST_DRAWS = 256  # for one point, before another way is tried

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bocl.errors import InputError, WorkError
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search.lattice import lies_in, listed, nearest_of, nearest_untried, random_untried
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
 from bocl.search.stopping import trials_left
 from bocl.seeding import seed_for
+from bocl.widths import Widths
 
 
 class Ledger:

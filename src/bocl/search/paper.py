@@ -12,12 +12,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from bocl.records.record import Experience, Widths
+from bocl.records.record import Experience
 from bocl.search import gaussian_process
 from bocl.search.lattice import lies_in
 from bocl.search.ledger import Ledger, LedgerSearch, usable_trials
 from bocl.search.problem import FloatArray, Problem
 from bocl.seeding import seed_for
+from bocl.widths import Widths
 
 MOST_DATA = 256  # a fit costs n³; N is about 20, so only a caller's own trials can reach this
 

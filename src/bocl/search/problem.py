@@ -19,7 +19,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.records.record import Diagnostics, Experience, Trial, Widths
+from bocl.records.record import Diagnostics, Experience, Trial
+from bocl.widths import Widths
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bocl.records.record import Widths
 from bocl.search.ledger import LedgerSearch
+from bocl.widths import Widths
 
 
 class RandomSearch(LedgerSearch):

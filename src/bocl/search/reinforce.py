@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bocl.records.record import Trial, Widths
+from bocl.records.record import Trial
 from bocl.search.controller import CONTROLLERS, Controller
 from bocl.search.lattice import nearest_of
 from bocl.search.ledger import LedgerSearch
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
+from bocl.widths import Widths
 
 MOST_DRAWS = 32  # for one new point
 

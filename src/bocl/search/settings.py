@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bocl.checks import Natural, NonNegative, OneOrEach, Positive, PositiveInt, per_group, section
-from bocl.records.record import Widths
+from bocl.widths import Widths
 
 SearchKind = Literal["bayesian", "paper", "random", "reinforce"]
 ControllerName = Literal["tuned", "as-released"]

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bocl.checks import beyond_memory
+from bocl.checks import exceeds_memory
 from bocl.errors import DataError
 from bocl.tasks.task import Split, Task
 from bocl.wording import counted, shown
@@ -125,7 +125,7 @@ def as_array(values: Any, where: str) -> NDArray[Any]:
 
 def check_size(shape: tuple[int, ...], where: str) -> None:
     """Refuse samples whose copy in float32 exceeds the memory; a view of that shape may itself be small."""
-    if excess := beyond_memory(4 * math.prod(shape)):
+    if excess := exceeds_memory(4 * math.prod(shape)):
         raise DataError(f"{where} of shape {tuple(shape)} take {excess}; give fewer of them")
 
 
