@@ -54,7 +54,7 @@ def call(*words: str) -> Answer:
     """Call the command line in this process; nothing is trained, a warning is printed as it would be."""
     out, err = io.StringIO(), io.StringIO()
 
-    def begin(*_arguments: object) -> None:
+    def begin(*_arguments: object, **_about: object) -> None:
         raise Began
 
     with (
