@@ -17,7 +17,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import from_json, to_json
 from bocl.networks.trace import trace
 from bocl.records.events import OutOfMemory
-from bocl.settings import parse_value, plain
+from bocl.settings import parse_value, to_plain
 from bocl.training.batches import task_to_device
 from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
@@ -191,7 +191,7 @@ def test_no_more_children_than_asked_are_trained_at_once(network, monkeypatch):
 
 def test_a_round_is_plain_data_and_trains_to_the_same_bits_wherever_it_is_sent(network):
     asked = Round("search", 1, 3, tuple(WIDTHS), (5, 6, 7, 8, 9), 3, (4, 4), Recipe(batch_size=16, epochs=1))
-    sent = parse_value(Round, json.loads(json.dumps(plain(asked))), "round")
+    sent = parse_value(Round, json.loads(json.dumps(to_plain(asked))), "round")
     assert sent == asked
     elsewhere = ExpandableNetwork(from_json(json.loads(json.dumps(to_json(network.graph)))), network.settings)
     elsewhere.restore(json.loads(json.dumps(network.facts())), network.stored(), [3])
