@@ -194,7 +194,8 @@ def test_a_round_is_plain_data_and_trains_to_the_same_bits_wherever_it_is_sent(n
     sent = parse_value(Round, json.loads(json.dumps(to_plain(asked))), "round")
     assert sent == asked
     elsewhere = ExpandableNetwork(from_json(json.loads(json.dumps(to_json(network.graph)))), network.settings)
-    elsewhere.restore(json.loads(json.dumps(network.facts())), network.stored(), [3])
+    facts, tensors = network.stored()
+    elsewhere.restore(json.loads(json.dumps(facts)), tensors, [3])
     data = task_to_device(hard_stream()[1], 1, "cpu")
     here, there = LocalTrainer()(asked, network, data), LocalTrainer()(sent, elsewhere, data)
     for one, other in zip(here, there, strict=True):
