@@ -245,7 +245,7 @@ def refuse_inseparable(graph: Graph) -> None:
                 reason = "is a norm without scale and shift, so no unit before it can be silenced (use affine=True)"
             case Function() if step.function in functions.MOVES_ZERO:
                 reason = (
-                    f"is a {step.function}, which does not keep 0, so DEN could not remove a silent unit (use ReLU)"
+                    f"is a {step.function}, which does not keep 0, so DEN could not remove a silent unit (use ReLU or tanh)"
                 )
             case _:
                 continue
