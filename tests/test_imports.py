@@ -198,7 +198,7 @@ def test_an_arrow_nobody_uses_and_a_circle_would_be_found(tmp_path):
         ("report/a.py", "def f():\n    from torch import Tensor", "report may not import torch"),
         ("report/a.py", "from safetensors import torch", "report may not import torch"),
         ("records/a.py", "from botorch.models import SingleTaskGP", "records may not import torch"),
-        # a room ignore_events has placed
+        # a room that nobody has placed
         ("utils/a.py", "", "a new room 'utils'"),
         ("helpers.py", "", "a new room 'helpers'"),
     ],

@@ -56,7 +56,8 @@ def test_settings_that_came_later_have_their_defaults_there(copy):
     record = read(copy / JOURNAL)[0]
     del record["config"]["recipe"]["precision"]
     (copy / JOURNAL).write_bytes(encode(record)[0])
-    shutil.rmtree(copy / "checkpoints")
+    for name in ("checkpoints", "canaries", "rounds"):
+        shutil.rmtree(copy / name)
     config = parse(Config, record["config"], "the old run")
     with pytest.raises(FolderError, match=r"recipe\.epochs: 8 there, 9 here"):
         run(parse(Config, {**record["config"], "recipe": {**record["config"]["recipe"], "epochs": 9}}, ""), copy)

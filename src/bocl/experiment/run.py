@@ -53,6 +53,7 @@ def run(
     learner.check_budget(first.classes)
     with RunStore.open(folder, config) as store:
         if len(store.finished) == len(stream):
+            store.tidy()
             return store.finished
         data_hash = _check_same_data(store, stream)
         trials_hash = _check_same_prior_trials(store, config)

@@ -24,7 +24,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bocl.errors import ConfigError, FolderError
+from bocl.errors import ConfigError, DamagedError, FolderError
 from bocl.experiment.config import Config
 from bocl.experiment.proof import hashes
 from bocl.experiment.provenance import machine, versions
@@ -38,6 +38,7 @@ from bocl.records.journal import FORMAT, Journal, read, to_json
 from bocl.records.record import PickRecord, Proof, RoundRecord, TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog, canaries_place, check_checkpoint, checkpoint_place, round_place
 from bocl.settings import digest, parse_value, to_plain
+from bocl.wording import counted
 
 TENSOR_FORMAT = 2  # of files of rounds and canaries
 _OURS = re.compile(r"task-\d{2,}(-pick-\d+)?(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
@@ -55,6 +56,7 @@ class RunStore:
         self.log = log
         self.seconds = 0.0
         self._journal = journal
+        self._begun: dict[str, Any] | None = None  # the record of a resumed session, until it has something to add
 
     @property
     def finished(self) -> list[TaskRecord]:
@@ -63,7 +65,7 @@ class RunStore:
 
     @classmethod
     def open(cls, folder: str | Path, config: Config) -> RunStore:
-        """Open a run's folder, new or begun before; refuse one of another config, and change nothing in it."""
+        """Open a run's folder, new or begun before. One that is refused stays as it is, to the byte."""
         folder = Path(folder)
         try:
             if folder.exists() and not folder.is_dir():
@@ -86,12 +88,11 @@ class RunStore:
             elif any(path.name not in (JOURNAL, f"{JOURNAL}.lock") for path in folder.iterdir()):
                 raise FolderError(f"{journal.path} is empty, but {folder} is not; give another folder with --out")
             check_checkpoint(folder, log)
+            _check_accounted(folder, log)
         except BaseException:
             journal.close()
             raise
-        store = cls(folder, journal, log)
-        store._remove_stale()
-        return store
+        return cls(folder, journal, log)
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -104,8 +105,12 @@ class RunStore:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Finish what is being written before a signal stops the run."""
+        """Finish what is being written before a signal stops the run; the session is recorded before all it writes."""
         with self.timed(), held_back():
+            if self._begun is not None:
+                begun, self._begun = self._begun, None
+                self._append(begun)
+                self._remove_stale()
             yield
 
     def start(
@@ -118,25 +123,30 @@ class RunStore:
         shares_device: int = 1,
         headline: bool | None = None,
     ) -> None:
-        """Record what this session runs, and on what; see ``Start``."""
+        """Record what this session runs, and on what; see ``Start``.
+
+        A session that resumes a run is recorded with the first thing it adds.
+        """
+        record = {
+            "kind": "start",
+            "format": FORMAT,
+            "config": to_plain(config),
+            # A setting that a later version added has its default: it is still the same run.
+            "digest": self.log.starts[0].digest if self.log.starts else digest(config),
+            "groups": [group.name for group in learner.graph.groups],
+            "versions": versions(),
+            "data": data,
+            "prior_trials": prior_trials,
+            "machine": machine(learner.device),
+            "shares_device": shares_device,
+            "headline": headline,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        if self.log.starts:
+            self._begun = record
+            return
         with self._writing():
-            self._append(
-                {
-                    "kind": "start",
-                    "format": FORMAT,
-                    "config": to_plain(config),
-                    # A setting that a later version added has its default: it is still the same run.
-                    "digest": self.log.starts[0].digest if self.log.starts else digest(config),
-                    "groups": [group.name for group in learner.graph.groups],
-                    "versions": versions(),
-                    "data": data,
-                    "prior_trials": prior_trials,
-                    "machine": machine(learner.device),
-                    "shares_device": shares_device,
-                    "headline": headline,
-                    "time": datetime.now(UTC).isoformat(timespec="seconds"),
-                }
-            )
+            self._append(record)
 
     def halve(self, task: int, number: int, children_at_once: int) -> None:
         """Record that a round does not fit into memory, before it is tried with fewer children at once."""
@@ -168,6 +178,7 @@ class RunStore:
             kind, task, pick = "task", record.index, 0
         with self._writing():
             checkpoint = checkpoint_place(task, pick)
+            remove(self.folder / checkpoint)  # what a killed process may have left in this place
             save(learner, self.folder / checkpoint)
             proof = Proof(
                 hashes(learner.tensors_by_task()[task]),
@@ -182,15 +193,26 @@ class RunStore:
         self.log.take(plain)
         self._journal.append(plain)
 
+    def tidy(self) -> None:
+        """Remove what a killed process left behind: an unfinished record, and files that are stale."""
+        with self._writing():
+            self._journal.mend()
+            self._remove_stale()
+
     def _remove_stale(self) -> None:
-        """Remove our files that no record needs: those a killed process left, and those a newer task made stale."""
+        """Remove our files that no record needs any more: those that a finished task made stale.
+
+        A file of the next task that no record names was left by a killed process. It is written again before a record
+        names it, so it stays until then: what the journal cannot account for is never removed.
+        """
         done = len(self.finished)
         wanted = {proof.canaries.file for proof in self.log.proofs}
         wanted |= {self.log.checkpoint} if done else set()
         wanted |= {round.weights.file for task in (done - 1, done) for round in self.log.rounds.get(task, [])}
         for pattern in ("checkpoints/*", "canaries/*", "rounds/task-*/*"):
             for path in self.folder.glob(pattern):
-                if path.relative_to(self.folder).as_posix() not in wanted and _OURS.fullmatch(path.name):
+                place = path.relative_to(self.folder).as_posix()
+                if place not in wanted and _OURS.fullmatch(path.name) and _task_of(place) <= done:
                     remove(path)
         for path in self.folder.glob("rounds/task-*"):
             if path.is_dir() and not any(path.iterdir()):
@@ -201,6 +223,25 @@ class RunStore:
 
     def __exit__(self, *_: object) -> None:
         self._journal.close()
+
+
+def _task_of(place: str) -> int:
+    """Return the number, from 1, of the task that a file or folder of a run belongs to; 0 if it names none."""
+    found = re.search(r"/task-(\d+)", place)
+    return int(found[1]) if found else 0
+
+
+def _check_accounted(folder: Path, log: RunLog) -> None:
+    """Refuse a folder with files of tasks that the journal cannot know of yet: they prove that it was cut short."""
+    done = len(log.tasks)
+    for path in sorted(
+        [*folder.glob("checkpoints/*/"), *folder.glob("canaries/*.safetensors"), *folder.glob("rounds/*/")]
+    ):
+        if _task_of(f"/{path.name}") > done + 1:
+            raise DamagedError(
+                f"{path} is there, but {log.path} has {counted(done, 'finished task')}: the journal was cut short; "
+                "restore it from a copy, or start again in another folder"
+            )
 
 
 def check_folder(folder: Path, config: Config) -> None:

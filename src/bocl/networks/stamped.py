@@ -244,9 +244,7 @@ def refuse_inseparable(graph: Graph) -> None:
             case Norm(affine=False):
                 reason = "is a norm without scale and shift, so no unit before it can be silenced (use affine=True)"
             case Function() if step.function in functions.MOVES_ZERO:
-                reason = (
-                    f"is a {step.function}, which does not keep 0, so DEN could not remove a silent unit (use ReLU or tanh)"
-                )
+                reason = f"is a {step.function}, which does not keep 0: a silent unit would count (use ReLU or tanh)"
             case _:
                 continue
         raise NetworkError(f"'{step.name}' {reason}")

@@ -167,17 +167,21 @@ class Journal:
     head     the hash of the last line, which speaks for all lines
     """
 
-    def __init__(self, path: Path, descriptor: int, lines: list[Line], files: ExitStack) -> None:
+    def __init__(self, path: Path, descriptor: int, lines: list[Line], intact: int, files: ExitStack) -> None:
         self.path = path
         self.records = [line.record for line in lines]
         self.head = lines[-1].sha256 if lines else BEGINNING
         self._descriptor = descriptor
+        self._intact = intact  # bytes of whole lines; a torn tail may follow them
         self._files = files  # closes the file, then lets go of the lock
         self._open = True
 
     @classmethod
     def open(cls, path: str | Path) -> Journal:
-        """Lock the journal, cut off a torn tail and read what is there; a new file is made when needed."""
+        """Lock the journal and read what is there; a new file is made when needed.
+
+        A torn tail stays until ``mend`` or the first append: whoever opens a journal and refuses it changes nothing.
+        """
         path = Path(path)
         with ExitStack() as files:
             files.callback(os.close, _take_lock(path))
@@ -192,12 +196,9 @@ class Journal:
                     sync_directory(path.parent)
                 data = _bytes_of(path)
                 lines, intact = scan(data, path)
-                if intact < len(data):
-                    os.ftruncate(descriptor, intact)
-                    os.fsync(descriptor)
             except OSError as error:
                 raise cannot_write(path, error) from error
-            return cls(path, descriptor, lines, files.pop_all())
+            return cls(path, descriptor, lines, intact, files.pop_all())
 
     def append(self, record: Mapping[str, object]) -> None:
         """Write one line in one call; when this returns, the record survives a crash of the machine.
@@ -207,7 +208,7 @@ class Journal:
         line, sha256 = encode(record, self.head)
         if not self._open:
             raise WorkError(f"{self.path}: the journal is closed; open it again to append")
-        end = os.fstat(self._descriptor).st_size
+        self.mend()
         try:
             if os.write(self._descriptor, line) < len(line):
                 raise OSError(errno.ENOSPC, "the disk took only part of the line")
@@ -216,10 +217,19 @@ class Journal:
             # The caller learns that the line is not there, so it must not turn up later. Should even this
             # fail, the next open cuts off whatever part of the line remains.
             with suppress(OSError):
-                os.ftruncate(self._descriptor, end)
+                os.ftruncate(self._descriptor, self._intact)
             self.close()
             raise cannot_write(self.path, error) from error
-        self.head = sha256
+        self.head, self._intact = sha256, self._intact + len(line)
+
+    def mend(self) -> None:
+        """Cut off a torn tail."""
+        try:
+            if os.fstat(self._descriptor).st_size > self._intact:
+                os.ftruncate(self._descriptor, self._intact)
+                os.fsync(self._descriptor)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
 
     def close(self) -> None:
         """Release the file and its lock; closing twice is harmless."""

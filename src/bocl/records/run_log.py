@@ -100,6 +100,7 @@ class RunLog:
     halvings   (task, round) → children at once, after memory ran out
     picks      task → how often another child was picked for it
     lines      of the journal, by now
+    prior_trials  sha256 of the file that searches start from; "" where none is recorded
     """
 
     path: Path
@@ -111,6 +112,8 @@ class RunLog:
     halvings: dict[tuple[int, int], int] = field(default_factory=dict)
     picks: dict[int, int] = field(default_factory=dict)
     lines: int = 0
+    prior_trials: str = ""
+    _settings: dict[str, Any] = field(default_factory=dict, repr=False)  # that all sessions share
 
     @staticmethod
     def of(records: Iterable[Mapping[str, Any]], path: Path) -> RunLog:
@@ -119,11 +122,6 @@ class RunLog:
         for record in records:
             log.take(record)
         return log
-
-    @property
-    def prior_trials(self) -> str:
-        """The sha256 of the file its searches start from; "" if none is recorded."""
-        return max((start.prior_trials for start in self.starts), default="")
 
     @property
     def checkpoint(self) -> str:
@@ -168,14 +166,18 @@ class RunLog:
         parse_value(int, start.config.get("seed"), "start.config.seed")
         stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
         parse_value(PositiveInt, stream.get("tasks"), "start.config.stream.tasks")
-        for other in self.starts:
-            new, old = lasting_settings(start.config), lasting_settings(other.config)
-            same = all(new[name] == old[name] for name in new.keys() & old.keys())  # a later version may have more
-            _require(same, "the sessions have different settings")
-            _require(start.data == other.data, "the sessions ran on different data")
-            _require(start.groups == other.groups, "the sessions have different networks")
-            files = {start.prior_trials, other.prior_trials} - {""}
-            _require(len(files) < 2, "the sessions started from different trials of other runs")
+        new, known = lasting_settings(start.config), self._settings
+        same = all(new[name] == known[name] for name in new.keys() & known.keys())  # a later version may have more
+        _require(same, "the sessions have different settings")
+        known.update(new)
+        first = self.starts[0] if self.starts else start
+        _require(start.data == first.data, "the sessions ran on different data")
+        _require(start.groups == first.groups, "the sessions have different networks")
+        _require(
+            "" in (start.prior_trials, self.prior_trials) or start.prior_trials == self.prior_trials,
+            "the sessions started from different trials of other runs",
+        )
+        self.prior_trials = self.prior_trials or start.prior_trials
         self.starts.append(start)
 
     def _round(self, entry: RoundRecord) -> None:
