@@ -7,8 +7,8 @@
         └──▶ records ──▶ search ──┘               └──▶ benchmarks ──┤
                 └──▶ report ────────────────────────────────────────┘
 
-A room may import from any room to its left on its own line. Imports inside functions and under TYPE_CHECKING count like
-any other, and so do data files read with ``importlib.resources``: they are dependencies too.
+An arrow reads "is imported by": a room may import every room from which arrows lead to it. Imports inside functions and
+under TYPE_CHECKING count like any other, and so do data files read with ``importlib.resources``: they are dependencies.
 """
 
 from __future__ import annotations

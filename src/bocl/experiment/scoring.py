@@ -1,4 +1,4 @@
-"""What is measured when a task is learnt and nothing is left to choose: only here is the test split looked at."""
+"""What is measured when a task is learnt and nothing is left to choose: only here and in an audit is the test split looked at."""
 
 from __future__ import annotations
 

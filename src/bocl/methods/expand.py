@@ -125,6 +125,7 @@ class Candidates:
         seeds = [seed_for(self._rounds.seed, "child", self._rounds.task, first + at) for at in range(len(widths))]
         asked = self._rounds.children(purpose, widths, seeds, padding(widths, self._problem.bounds))
         self._callback(RoundStarted(purpose, asked.widths, first if trials else 0, trials))
+        # In a run the trainer is a RoundArchive around a LocalTrainer.
         for z, child in zip(widths, self._trainer(asked, self._network, self._data, self._callback), strict=True):
             self.trained[z] = child
             self.trials.append(self._trial(z, child))

@@ -1,6 +1,6 @@
 """What every method is: one call per task, predictions for any task seen, a state that can be saved.
 
-A method is a ``Learner``: it says how it learns a task (``_learn``) and with which network. What the rest of the house
+A method is a ``Learner``: it says how it learns a task (``_learn``) and with which network. What the other rooms
 asks of a method (its budget, its proof, its gates, what it keeps) are methods of ``Learner`` with a default, so that
 no other room needs to know which method it is. A method counts tasks in the order it learns them, from 0.
 """

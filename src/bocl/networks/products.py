@@ -53,7 +53,7 @@ def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) ->
         flat: Tensor = _WindowedProduct.apply(x.flatten(0, 1), weight, bias, layer)  # type: ignore[no-untyped-call]
         return flat.reshape(count, samples, *flat.shape[1:])
     flat_bias = None if bias is None else bias.flatten()
-    out = plain_product(layer, side_by_side(x), weight.flatten(0, 1), flat_bias, groups=count)
+    out = plain_product(layer, children_in_channels(x), weight.flatten(0, 1), flat_bias, groups=count)
     return children_first(out, count)
 
 
@@ -69,7 +69,7 @@ def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None)
     return children_first(out, count)
 
 
-def side_by_side(x: Tensor) -> Tensor:
+def children_in_channels(x: Tensor) -> Tensor:
     """Turn (K, n, units, *space) into (n, K·units, *space); on a CPU, images get their channels last in memory.
 
     Channels-last images that come from ``children_first`` are not copied.

@@ -24,7 +24,7 @@ from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
 from bocl.networks.norms import normalise_batch, normalise_blocks, per_channel, scale_and_shift
-from bocl.networks.products import children_first, own_product, plain_product, shared_product, side_by_side
+from bocl.networks.products import children_first, children_in_channels, own_product, plain_product, shared_product
 from bocl.widths import Widths
 
 
@@ -120,7 +120,7 @@ class Children:
         precomputed  what ``precompute`` returned for these samples; computed here when it is not given
         """
         # Given ``precomputed``, the first layer leaves its frozen units out and the functions after it see only new
-        # units; ``precomputed`` takes the place of the frozen ones where the prefix ends. Step 0 does not exist.
+        # units; ``precomputed`` takes the place of the frozen ones where the prefix ends. Values are numbered from 1, so (0, 0) is no prefix.
         begin, end = self._prefix if precomputed is not None else (0, 0)
         values: list[_Value] = [_Value(shared=x)]
         for number, step in enumerate(self.graph.steps, start=1):
@@ -225,7 +225,7 @@ class Children:
 
     def _own_function(self, step: Function, own: Tensor) -> Tensor:
         if own.dim() > 3 and not own.is_cuda and step.function not in functions.FLATTENS:
-            return children_first(functions.apply(step, side_by_side(own), training=self.training), self.count)
+            return children_first(functions.apply(step, children_in_channels(own), training=self.training), self.count)
         return _split_lead(functions.apply(step, own.flatten(0, 1), training=self.training), own)
 
     def _norm(self, norm: Norm, x: Tensor) -> Tensor:
@@ -259,7 +259,7 @@ def _fixed_prefix(graph: Graph) -> tuple[int, int]:
     """Return the first and last value whose frozen units are the same in every step: (0, 0) where there are none.
 
     The first is the first layer's. The functions right after it follow, but no norm, which learns, and no dropout,
-    which draws. A value with two readers is the last, because the values before the last lack the frozen units.
+    which draws. It ends at a value that two steps read, because the second reader would miss the frozen units.
     """
     readers = [read for step in graph.steps for read in step.reads]
 

@@ -2,7 +2,7 @@
 
 The first m trials open the search, whoever chose them. After them a search ends with
 
-    N  trials in all,  or  H  trials in a row without a new best reward,  or  no untried point left.
+    N  more trials,  or  H  of them in a row without a new best reward,  or  no untried point left.
 
 Pending trials count as if they brought no new best. So a searcher that is asked for many points at once never trains
 a point that it would not have trained when asked for one at a time.

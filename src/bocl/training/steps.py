@@ -53,7 +53,7 @@ class EagerStep:
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
             losses.sum().backward()
-            self.hooks.update(self.optimiser, self.network.parameters)
+            self.hooks.update(self.optimiser, self.network.parameters)  # the optimiser's step, and the method's own
 
     def sharing_gpu(self) -> AbstractContextManager[None]:
         """Take steps inside, while no other run does anything."""
