@@ -1,4 +1,7 @@
-"""What is measured when a task is learnt and nothing is left to choose: only here and in an audit is the test split looked at."""
+"""What is measured when a task is learnt and nothing is left to choose.
+
+The test split is looked at only here and in an audit.
+"""
 
 from __future__ import annotations
 
