@@ -120,7 +120,7 @@ class Children:
         precomputed  what ``precompute`` returned for these samples; computed here when it is not given
         """
         # Given ``precomputed``, the first layer leaves its frozen units out and the functions after it see only new
-        # units; ``precomputed`` takes the place of the frozen ones where the prefix ends. Values count from 1: 0 is none.
+        # units; ``precomputed`` takes the place of the frozen ones where the prefix ends. Values count from 1.
         begin, end = self._prefix if precomputed is not None else (0, 0)
         values: list[_Value] = [_Value(shared=x)]
         for number, step in enumerate(self.graph.steps, start=1):
