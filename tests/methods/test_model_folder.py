@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 
 import pytest
 import torch
@@ -537,3 +538,32 @@ def test_a_damaged_state_is_refused_with_a_way_out(copy):
     shutil.rmtree(folder)
     with pytest.raises(FolderError, match=r"no model.*restore it from a copy"):
         read_state(folder, fresh, tasks=2)
+
+
+def test_a_load_next_to_two_saves_sees_a_whole_model(tmp_path):
+    learners = [make_bocl(small_cnn(), seed=seed) for seed in (1, 2)]
+    for learner in learners:
+        learner.learn(hard_stream()[0])
+    inputs = hard_stream()[0].train.inputs()[:4]
+    said = [learner.predict(inputs, 0) for learner in learners]
+    learners[0].save(tmp_path / "model")
+    failures: list[BaseException] = []
+
+    def save_often(learner):
+        try:
+            for _ in range(25):
+                learner.save(tmp_path / "model")
+        except BaseException as error:
+            failures.append(error)
+
+    savers = [threading.Thread(target=save_often, args=(learner,)) for learner in learners]
+    for saver in savers:
+        saver.start()
+    loads = 0
+    while any(saver.is_alive() for saver in savers):
+        found = load(tmp_path / "model", device="cpu").predict(inputs, 0)
+        assert any(torch.equal(found, logits) for logits in said)
+        loads += 1
+    assert failures == []
+    assert loads > 3
+    assert len(list((tmp_path / "model").iterdir())) == 2, "model.json and the weights it names"

@@ -153,7 +153,7 @@ class TestFile:
     def test_without_file_locks_writing_is_refused_and_reading_works(self, tmp_path, monkeypatch):
         path = tmp_path / "journal.jsonl"
         write(path)
-        monkeypatch.setattr(journal_module, "fcntl", None)
+        monkeypatch.setattr(journal_module, "CAN_LOCK", False)
         with pytest.raises(FolderError, match="lock"):
             Journal.open(path)
         assert read(path) == RECORDS

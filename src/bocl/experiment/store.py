@@ -41,7 +41,7 @@ from bocl.settings import digest, parse_value, to_plain
 from bocl.wording import counted
 
 TENSOR_FORMAT = 2  # of files of rounds and canaries
-_OURS = re.compile(r"task-\d{2,}(-pick-\d+)?(\.safetensors)?(\.partial)?|round-\d{3,}\.safetensors(\.partial)?")
+_OURS = re.compile(r"(task-\d{2,}(-pick-\d+)?(\.safetensors)?|round-\d{3,}\.safetensors)((\.[0-9a-f]{8})?\.partial)?")
 
 
 class RunStore:

@@ -5,7 +5,8 @@
     weights-<hash>.safetensors    every tensor
 
 The weights are written first and model.json, which names them, last: a folder holds the old model or the
-new one, never half of one. What is read is checked whole before a learner is built on it.
+new one, never half of one. One save at a time works on a folder, and a load next to a save sees the old model or the
+new one. What is read is checked whole before a learner is built on it.
 """
 
 from __future__ import annotations
@@ -13,21 +14,23 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
 
-from bocl.errors import DamagedError, FolderError, InputError, WorkError, did_you_mean
+from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError, did_you_mean
 from bocl.method_table import METHODS
 from bocl.methods.earlier_models import upgrade
 from bocl.methods.method import Learner, State
 from bocl.methods.tensor_files import pack, unpack
 from bocl.networks.check import check_graph
 from bocl.networks.graph import from_json, to_json
-from bocl.records.files import FULL, cannot_write, make_folder, open_file, write_whole
+from bocl.records.files import FULL, cannot_write, lock_file, make_folder, open_file, write_whole
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
 from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
@@ -41,7 +44,7 @@ _FILE = "model.json"
 _PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
 _NOT_SAVED = ("device", "searcher")
 _NOT_SETTINGS = (*_NOT_SAVED, "prior_trials")  # which is among the facts
-_UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)\.partial")
+_UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)(\.[0-9a-f]{8})?\.partial")
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 
 #: What reading a file that holds anything at all can raise.
@@ -70,32 +73,52 @@ def save(method: Learner, folder: str | Path) -> None:
         text = json.dumps(model | {"sha256": _seal(model)}, indent=1, allow_nan=False)
     except ValueError as error:
         raise InputError(f"cannot save to {folder}: the network or a setting holds an infinite number") from error
-    stale = _make_place(folder)
-    write_whole(folder / name, weights)
-    write_whole(folder / _FILE, text.encode())
-    try:
-        for old in stale - {name}:
-            (folder / old).unlink(missing_ok=True)
-    except OSError as error:
-        raise WorkError(f"{folder}: an older file cannot be removed: {error.strerror}") from error
+    with _held(folder):
+        stale = _stale_after_save(folder)
+        write_whole(folder / name, weights)
+        write_whole(folder / _FILE, text.encode())
+        try:
+            for old in stale - {name}:
+                (folder / old).unlink(missing_ok=True)
+        except OSError as error:
+            raise WorkError(f"{folder}: an older file cannot be removed: {error.strerror}") from error
 
 
-def _make_place(folder: Path) -> set[str]:
-    """Make the folder, or refuse one that is not ours; return the names of the files a new save makes stale."""
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Make the folder and hold it against other saves, which wait; the kernel lets go when a process dies."""
     if "\0" in str(folder):
         raise FolderError(f"cannot save to {folder}: a name cannot hold a null character")
     try:
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"cannot save to {folder}: it is a file; give a folder")
         make_folder(folder)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise _cannot_save(folder, error) from error
+    try:
+        with suppress(OSError):  # a file system without locks holds nothing
+            lock_file(descriptor, wait=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _cannot_save(folder: Path, error: OSError) -> BoclError:
+    if error.errno in FULL:
+        return cannot_write(folder, error)
+    return FolderError(f"cannot save to {folder}: {error.strerror}; give another folder")
+
+
+def _stale_after_save(folder: Path) -> set[str]:
+    """Return the names of the files that a new save makes stale; refuse a folder that is not ours."""
+    try:
         names = {path.name for path in folder.iterdir()}
         unfinished = {name for name in names if _UNFINISHED.fullmatch(name)}
         if all(_is_orphan(folder / name) for name in names - unfinished):
             return unfinished
     except OSError as error:
-        if error.errno in FULL:
-            raise cannot_write(folder, error) from error
-        raise FolderError(f"cannot save to {folder}: {error.strerror}; give another folder") from error
+        raise _cannot_save(folder, error) from error
     try:
         return unfinished | {_read_model(folder)["weights"]["file"]}
     except FolderError as error:
@@ -133,7 +156,7 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     """
     resolve_device(device)  # a mistake of the caller is raised before, and apart from, what is wrong with the folder
     folder = _last_checkpoint(Path(folder))
-    model = _read_model(folder)
+    model, tensors = _read_both(folder)
     path = folder / _FILE
     if model["method"] not in METHODS:
         raise FolderError(
@@ -141,7 +164,6 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
         )
     kind = METHODS[model["method"]].load()
     _check_options(kind, options)
-    tensors = _read_tensors(folder, model)
     try:
         graph = from_json(model["graph"])
         check_graph(graph)
@@ -164,7 +186,7 @@ def read_state(folder: Path, method: Learner, *, tasks: int) -> State:
     """Return the state a folder holds, for a method made with the same network and settings, after ``tasks`` tasks."""
     way_out = "give another folder with --out, or restore it from a copy"
     try:
-        model = _read_model(folder)
+        model, tensors = _read_both(folder)
         if model["method"] != method.name:
             raise FolderError(f"{folder} holds a model of {_show(model['method'])}, not of '{method.name}'")
         if model["graph"] != json.loads(json.dumps(to_json(method.graph))):
@@ -175,7 +197,7 @@ def read_state(folder: Path, method: Learner, *, tasks: int) -> State:
             raise _unreadable(folder / _FILE, error) from error
         if _settings_of(saved) != _settings_of(method):
             raise FolderError(f"{folder} holds a model with other settings")
-        state = State(model["facts"], _read_tensors(folder, model))
+        state = State(model["facts"], tensors)
         try:
             method.check_state(state)
         except _SENSELESS as error:
@@ -244,6 +266,18 @@ def _read_model(folder: Path) -> dict[str, Any]:
     except _SENSELESS as error:
         raise _unreadable(path, error) from error
     return model
+
+
+def _read_both(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return model.json and the tensors it names, of one save."""
+    while True:
+        model = _read_model(folder)
+        try:
+            return model, _read_tensors(folder, model)
+        except FolderError:
+            if _read_model(folder) == model:
+                raise
+            # A save replaced the model between the two looks: take the new one.
 
 
 def _read_tensors(folder: Path, model: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,18 @@ import errno
 import hashlib
 import io
 import os
+import secrets
 import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
+
+try:
+    import fcntl
+
+    CAN_LOCK = True
+except ImportError:  # Windows has no fcntl; runs can be read there, not written
+    CAN_LOCK = False
 
 from bocl.errors import DamagedError, FolderError, WorkError
 from bocl.records.record import StoredFile
@@ -23,7 +31,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file next to its place, wait until the disk has it, then move it there; folders are made as needed."""
-    partial = path.with_name(path.name + PARTIAL)
+    # A name of its own: another process may be writing the same file.
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         make_folder(path.parent)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -40,6 +49,15 @@ def write_whole(path: Path, data: bytes) -> None:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise cannot_write(path, error) from error
+
+
+def lock_file(descriptor: int, *, wait: bool) -> None:
+    """Lock an open file or folder for this process, or raise BlockingIOError if another has it and we do not wait.
+
+    The kernel lets go of the lock when the process dies. A system without such locks holds nothing.
+    """
+    if CAN_LOCK:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def open_file(path: Path) -> io.BufferedReader:

@@ -28,12 +28,7 @@ from typing import Any
 
 from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError
 from bocl.records.archives import archived_bytes
-from bocl.records.files import FULL, cannot_write, open_file, sync_directory
-
-try:
-    import fcntl
-except ImportError:  # Windows has no fcntl; journals can be read there, not written
-    fcntl = None  # type: ignore[assignment]
+from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, open_file, sync_directory
 
 FORMAT = 3  # of a run's folder; 1 had no chain, 2 other names for some fields
 READABLE = (2, 3)
@@ -249,7 +244,7 @@ def _take_lock(path: Path) -> int:
     The lock file is never deleted: a second process could otherwise lock a file that no longer has a name
     while a third locks its successor.
     """
-    if fcntl is None:
+    if not CAN_LOCK:
         raise FolderError(f"{path}: a run is written under a POSIX file lock, which this system does not have")
     lock_path = path.with_name(path.name + ".lock")
     try:
@@ -257,7 +252,7 @@ def _take_lock(path: Path) -> int:
     except OSError as error:
         raise _cannot_open(lock_path, error) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(lock, wait=False)
     except BlockingIOError as error:
         os.close(lock)
         raise FolderError(
