@@ -94,3 +94,9 @@ def test_reading_a_journal_takes_one_look_at_each_session(tmp_path, small, monke
     monkeypatch.setattr(run_log, "lasting_settings", lambda config: looks.append(1) or real(config))
     log = RunLog.of([*[start] * 200, *others], tmp_path / JOURNAL)
     assert (len(log.starts), len(looks)) == (200, 200)
+
+
+def test_a_run_whose_children_had_memory_for_one_is_resumed(tmp_path, small):
+    config = small("stream.tasks=1", "search.memory_gb=1e-6")
+    run(config, tmp_path)
+    assert len(run(config, tmp_path)) == 1

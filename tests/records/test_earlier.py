@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bocl.records.earlier import upgrade, upgrade_config
+import pytest
+
+from bocl.records.earlier import trained_one_by_one, upgrade, upgrade_config
 
 OLD = {
     "method": "bocl",
@@ -17,7 +19,15 @@ def test_settings_have_the_names_of_today():
     assert config["prior_trials"] == "memory.json"
     assert "memory" not in config
     assert config["fixed"] == {"widths": 4, "children": 1}, "one child, as was done before there was a choice"
-    assert config["search"] == {"kind": "paper", "memory_gb": 16.0, "children_at_once": 1}
+    assert config["search"] == OLD["search"], "what is not renamed stays, or the run could not be resumed"
+
+
+@pytest.mark.parametrize(
+    ("search", "alone"),
+    [({"memory_gb": 1e-6}, True), ({"children_at_once": 1}, True), ({"memory_gb": 16.0}, False), ({}, False)],
+)
+def test_children_one_by_one_are_known_by_the_setting_of_their_day(search, alone):
+    assert trained_one_by_one({"search": search}) is alone
 
 
 def test_what_is_of_today_stays_as_it_is():

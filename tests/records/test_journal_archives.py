@@ -159,3 +159,11 @@ def test_a_damaged_archive_is_refused_by_name(tmp_path, data):
             ask(archive)
         assert str(told.value).startswith(f"{archive} is damaged: ")
         assert "\n" not in str(told.value)
+
+
+def test_an_archive_of_something_else_among_runs_is_passed_over(tmp_path):
+    with tarfile.open(tmp_path / "backup.tar.xz", "w:xz") as tar:
+        tar.add(__file__, "tests/some.py")
+    (tmp_path / "data.tar.xz").write_bytes(b"no archive at all")
+    (tmp_path / "one.jsonl").write_bytes(encode(START)[0])
+    assert find_runs(tmp_path) == [tmp_path / "one.jsonl"]

@@ -177,11 +177,11 @@ def test_the_comparison_shows_each_system_and_then_its_other_settings():
     assert [row[-1] for row in (*table.rows, *table.others)] == ["10.0 s (shared)", "10.0 s", "9.0 s"]
 
 
-def test_the_comparison_says_what_is_kept_beside_the_parameters():
+def test_the_comparison_says_what_is_kept_besides_the_parameters():
     run = a_run("gem")
     kept = replace(run, tasks=tuple(replace(task, extra_numbers=2000 * task.index) for task in run.tasks))
     table = comparison(one(a_run(), kept))
-    assert [row[table.header.index("kept beside")] for row in table.rows] == ["0", "18.0k"]
+    assert [row[table.header.index("extra numbers")] for row in table.rows] == ["0", "18.0k"]
 
 
 def test_every_number_of_a_figure_is_in_its_table():

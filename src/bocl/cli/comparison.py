@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bocl.records.identity import relevant_settings
 from bocl.records.summary import RunSummary
 from bocl.report.figures import hundredths, whole, with_sd
 from bocl.report.systems import Spread
@@ -51,7 +52,7 @@ def _labelled(summaries: Sequence[RunSummary]) -> dict[str, list[RunSummary]]:
     """Return the runs by what differs between them, seeds apart: by method, or by folder and method."""
     groups: dict[tuple[str, str], list[RunSummary]] = {}
     for run in summaries:
-        settings = json.dumps({name: value for name, value in run.config.items() if name != "seed"}, sort_keys=True)
+        settings = json.dumps([run.method, relevant_settings(run.config)], sort_keys=True)
         groups.setdefault((str(run.folder.parent), settings), []).append(run)
     one_folder = len({folder for folder, _ in groups}) == 1
     labelled: dict[str, list[RunSummary]] = {}

@@ -30,7 +30,6 @@ UsageError: Any = typer.BadParameter.__base__  # Typer does not export it under 
 app = typer.Typer(
     name="bocl",
     help="Networks that learn one task after another, never forget, and grow only as much as each task needs.",
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

@@ -80,6 +80,7 @@ class RunAudit:
 
 def audit(folder: str | Path, *, data: str | None = None, device: str = "auto", with_accuracy: bool = True) -> RunAudit:
     """Check a run against its own records; raise DriftError naming the first thing that is not as recorded."""
+    refuse_journal(Path(folder), "audit")
     journal = Path(folder) / JOURNAL
     size = _size(journal)
     try:
@@ -88,6 +89,12 @@ def audit(folder: str | Path, *, data: str | None = None, device: str = "auto", 
         if _size(journal) > size:  # the run wrote more in the meantime
             return audit(folder, data=data, device=device, with_accuracy=with_accuracy)
         raise DriftError(str(error)) from error
+
+
+def refuse_journal(run: Path, wanted: str) -> None:
+    """Refuse a journal that is kept without its folder: it has no weights to work on."""
+    if run.suffix == ".jsonl" and not run.is_dir():
+        raise FolderError(f"{run} is a journal without its run's folder, so there are no weights to {wanted}")
 
 
 def _size(path: Path) -> int:

@@ -75,7 +75,13 @@ def _own_settings() -> list[tuple[str, Any, Any]]:
 
 
 if TYPE_CHECKING:
-    Config = RunSettings
+
+    class Config(RunSettings):
+        """One run, with a section for every method that has settings of its own."""
+
+        def __getattr__(self, section: str) -> Any:
+            """Return the settings of a method, by its name."""
+
 else:
     Config = section("")(make_dataclass("Config", _own_settings(), bases=(RunSettings,), frozen=True))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bocl.errors import FolderError, InputError
-from bocl.experiment.audit import check_untouched, same_stream
+from bocl.experiment.audit import check_untouched, refuse_journal, same_stream
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import read_child
 from bocl.experiment.scoring import ScoredSamples, mean_gates, score
@@ -47,6 +47,7 @@ def pick(
     task    the number, from 0, that the last finished task must have
     """
     folder = Path(folder)
+    refuse_journal(folder, "pick")
     config = recorded_config(summarise(folder).config, folder / JOURNAL)
     resolve_device(device)
     with RunStore.open(folder, config) as store:

@@ -123,8 +123,11 @@ def jobs(
         raise ConfigError("no run is left; leave out --on or --only")
     wanted: dict[Path, Job] = {}
     for job in found:
-        if wanted.setdefault(job.run_place, job) != job:
+        other = wanted.get(job.run_place, job)
+        headline = job.headline or other.headline  # one study that marks it is enough
+        if replace(job, headline=headline) != replace(other, headline=headline):
             raise ConfigError(f"two studies have a run '{job.name}' on {job.preset} that differs; rename one of them")
+        wanted[job.run_place] = replace(job, headline=headline)
     for job in wanted.values():
         config = job.config()
         build_method(config, build_network(config.network), "cpu")

@@ -1,7 +1,7 @@
 """What every method is: one call per task, predictions for any task seen, a state that can be saved.
 
 A method is a ``Learner``: it says how it learns a task (``_learn``) and with which network. What the other rooms
-asks of a method (its budget, its proof, its gates, what it keeps) are methods of ``Learner`` with a default, so that
+ask of a method (its budget, its proof, its gates, what it keeps) are methods of ``Learner`` with a default, so that
 no other room needs to know which method it is. A method counts tasks in the order it learns them, from 0.
 """
 
@@ -125,9 +125,9 @@ class Learner:
         callback  is called with every event, so that a person can watch; results never depend on it
         trainer   trains the rounds of methods that grow children, instead of this process
         """
-        check_task(self.graph, task, self.seen)
-        self.check_budget(task.classes)
         with out_of_memory_explained(self.if_out_of_memory):
+            check_task(self.graph, task, self.seen)
+            self.check_budget(task.classes)
             data = task_to_device(task, len(self.seen), self.device)
             learned = self._learn(task, data, callback, trainer or LocalTrainer())
         self.seen.append(SeenTask.of(task))

@@ -156,7 +156,7 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     """
     resolve_device(device)  # a mistake of the caller is raised before, and apart from, what is wrong with the folder
     folder = _last_checkpoint(Path(folder))
-    model, tensors = _read_both(folder)
+    model = _read_model(folder)
     path = folder / _FILE
     if model["method"] not in METHODS:
         raise FolderError(
@@ -164,6 +164,7 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
         )
     kind = METHODS[model["method"]].load()
     _check_options(kind, options)
+    model, tensors = _read_both(folder)
     try:
         graph = from_json(model["graph"])
         check_graph(graph)
@@ -222,7 +223,7 @@ def _last_checkpoint(folder: Path) -> Path:
     records = read(folder / JOURNAL)
     log = RunLog.of(records, folder / JOURNAL)
     if not log.tasks:
-        raise FolderError(f"{log.path} has no finished task, so there is no model yet; run it again to go on")
+        raise FolderError(f"{log.path} has no finished task, so there is no model yet; run it again to resume")
     try:
         check_checkpoint(folder, log)
     except DamagedError:

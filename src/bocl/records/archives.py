@@ -73,6 +73,16 @@ def _read(archive: Path, _changed: int, _size: int) -> dict[str, bytes]:
     return found
 
 
+def holds_journals(archive: Path) -> bool:
+    """Whether the first thing in an archive is a journal; any other .tar.xz in a folder of runs is somebody else's."""
+    try:
+        with lzma.open(archive) as file:
+            name = file.read(tarfile.BLOCKSIZE)[:100].rstrip(b"\0")
+    except (OSError, EOFError, lzma.LZMAError):
+        return False
+    return name.endswith(b".jsonl") and b"/" not in name
+
+
 def _decompressed(data: bytes, archive: Path) -> bytes:
     most = MOST_BYTES + 2048 * MOST_JOURNALS  # headers and padding
     decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MOST_DICTIONARY)

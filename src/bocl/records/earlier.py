@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-ONE_CHILD_GB = 1e-6  # as `search.memory_gb` it once meant: train children one by one
+ONE_CHILD_GB = 1e-6  # as `search.memory_gb`, before there was `search.children_at_once`
 
 
 def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,9 +27,13 @@ def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
     config = _renamed(config, "memory", "prior_trials")
     if isinstance(fixed := config.get("fixed"), Mapping):
         config["fixed"] = {"children": 1, **fixed}
-    if isinstance(search := config.get("search"), Mapping) and search.get("memory_gb") == ONE_CHILD_GB:
-        config["search"] = {**search, "memory_gb": 16.0, "children_at_once": 1}
     return config
+
+
+def trained_one_by_one(config: Mapping[str, Any]) -> bool:
+    """Whether the settings of a run train the children of a search one at a time, in the way of its day."""
+    search = config.get("search", {})
+    return bool(search.get("children_at_once") == 1 or search.get("memory_gb", 1.0) <= ONE_CHILD_GB)
 
 
 def _renamed(table: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:

@@ -45,10 +45,12 @@ def write_whole(path: Path, data: bytes) -> None:
             os.close(descriptor)
         os.replace(partial, path)
         sync_directory(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-        raise cannot_write(path, error) from error
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise
 
 
 def lock_file(descriptor: int, *, wait: bool) -> None:

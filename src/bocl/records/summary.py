@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bocl.errors import FolderError, InputError
-from bocl.records.archives import SUFFIX, archive_of, archived_bytes, archived_runs
+from bocl.records.archives import SUFFIX, archive_of, archived_bytes, archived_runs, holds_journals
 from bocl.records.journal import read, read_with_tail, to_json
 from bocl.records.metrics import average_accuracy, backward_transfer, first_task_forgetting, forgetting
 from bocl.records.record import TaskRecord
@@ -127,7 +127,7 @@ def summarise(run: str | Path) -> RunSummary:
         lines[-1].sha256,
         len(lines),
         torn_bytes,
-        start.headline,
+        next((session.headline for session in reversed(log.starts) if session.headline is not None), None),
     )
 
 
@@ -157,7 +157,7 @@ def _runs_of(grid: Path) -> Iterator[Path]:
     """Yield the runs in a folder. A journal in the folder PLACE replaces the one of the same name in PLACE.tar.xz."""
     yield from (path.parent for path in grid.glob(f"*/{JOURNAL}"))
     yield from grid.glob("*.jsonl")
-    for archive in (path for path in grid.glob(f"*{SUFFIX}") if path.is_file()):
+    for archive in (path for path in grid.glob(f"*{SUFFIX}") if path.is_file() and holds_journals(path)):
         later = grid / archive.name.removesuffix(SUFFIX)
         yield from (run for run in archived_runs(archive) if not (later / run.name).is_file())
 

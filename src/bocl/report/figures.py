@@ -101,7 +101,7 @@ def comparison(stream: StreamResults) -> Table:
         )
 
     figures = ("seeds", "accuracy (%)", "BWT (points)", "task 1 forgotten (points)", "parameters", "of them attention")
-    header = ("system", *figures, "kept beside", "samples", "time")
+    header = ("system", *figures, "extra numbers", "samples", "time")
     rows = tuple(row(system, system.headline) for system in stream.systems)
     others = tuple(
         row(system, setting)

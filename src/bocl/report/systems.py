@@ -17,6 +17,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from bocl.method_table import METHODS, searches
+from bocl.records.earlier import trained_one_by_one
 from bocl.records.identity import relevant_settings
 from bocl.records.pareto import front_of
 from bocl.records.summary import RunSummary
@@ -220,7 +221,7 @@ def _identity(run: RunSummary, *seed: int) -> str:
 
 def _one_by_one(run: RunSummary) -> bool:
     """Whether its settings let it train only one child at a time."""
-    return searches(run.method) and run.config.get("search", {}).get("children_at_once") == 1
+    return searches(run.method) and trained_one_by_one(run.config)
 
 
 def _on_one_machine(runs: Sequence[RunSummary]) -> list[RunSummary]:
