@@ -25,7 +25,8 @@ class SmallNet(nn.Module):
         """Map (n, 1, 8, 8) to (n, 3)."""
         x = self.stem(x).relu()
         x = x + self.block(x)
-        return self.head(self.pool(x).flatten(1))
+        logits: Tensor = self.head(self.pool(x).flatten(1))
+        return logits
 
 
 def bright_quadrants(classes: list[int], samples: int = 300) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -40,6 +40,9 @@ class ArrayStream:
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, index: int) -> Task:
         return self.tasks[checked_index(index, len(self))]

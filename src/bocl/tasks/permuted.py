@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,9 @@ class PermutedStream:
 
     def __len__(self) -> int:
         return self.tasks
+
+    def __iter__(self) -> Iterator[Task]:
+        return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, index: int) -> Task:
         name, transform = self.view(checked_index(index, self.tasks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,9 @@ class SplitStream:
 
     def __len__(self) -> int:
         return self.tasks
+
+    def __iter__(self) -> Iterator[Task]:
+        return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, index: int) -> Task:
         checked_index(index, self.tasks)
