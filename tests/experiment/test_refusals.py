@@ -10,6 +10,7 @@ import pytest
 from bocl.errors import DamagedError, FolderError
 from bocl.experiment.run import run
 from bocl.records import run_log
+from bocl.records.events import TaskStarted
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL, RunLog
 
@@ -42,17 +43,36 @@ def test_a_journal_that_was_cut_short_is_refused_and_the_model_stays(tmp_path, s
     assert content(tmp_path) == before
 
 
-def test_files_of_the_next_task_are_those_of_a_killed_process_and_no_reason_to_refuse(tmp_path, small):
+def test_a_journal_that_lost_its_last_task_is_refused(tmp_path, small):
     config = small("stream.tasks=2")
+    run(config, tmp_path)
+    last = [record["kind"] for record in read(tmp_path / JOURNAL)].index("task", 3)
+    (tmp_path / JOURNAL).write_bytes(b"".join(lines(tmp_path)[:last]))
+    before = content(tmp_path)
+    with pytest.raises(DamagedError, match="task-01 is missing"):  # it was removed once the second task was finished
+        run(config, tmp_path)
+    assert content(tmp_path) == before
+
+
+def test_what_a_killed_process_left_of_the_next_task_is_no_reason_to_refuse(tmp_path, small):
+    config = small("stream.tasks=2")
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(event):
+        if isinstance(event, TaskStarted) and event.index == 1:
+            raise Stopped
+
     run(config, tmp_path / "whole")
-    run(config, tmp_path / "cut")
-    journal = lines(tmp_path / "cut")
-    tasks = [at for at, record in enumerate(read(tmp_path / "cut" / JOURNAL)) if record["kind"] == "task"]
-    (tmp_path / "cut" / JOURNAL).write_bytes(b"".join(journal[: tasks[1]]))
-    before = content(tmp_path / "cut")
-    with pytest.raises(DamagedError, match="task-01 is missing"):  # it was stale once the second was finished
-        run(config, tmp_path / "cut")
-    assert content(tmp_path / "cut") == before
+    with pytest.raises(Stopped):
+        run(config, tmp_path / "killed", callback=stop)
+    (tmp_path / "killed/checkpoints/task-02").mkdir()
+    (tmp_path / "killed/checkpoints/task-02/model.json").write_bytes(b"half of")
+    (tmp_path / "killed/canaries/task-02.safetensors").write_bytes(b"half of")
+    run(config, tmp_path / "killed")
+    whole, killed = (content(tmp_path / name) for name in ("whole", "killed"))
+    assert {**killed, JOURNAL: ""} == {**whole, JOURNAL: ""}
 
 
 @pytest.mark.parametrize("tail", [b'{"before":"', b"\0" * 40])
