@@ -17,12 +17,13 @@ def show_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show the tasks of runs, and compare the runs when there are several."""
-    from bocl.cli.tables import print_runs, print_trials, tell_torn
+    from bocl.cli.tables import print_runs, print_trials, tell_missing, tell_torn
     from bocl.records.summary import summarise_all
 
     summaries = summarise_all(runs)
     for summary in summaries:
         tell_torn(summary.folder, summary.torn_bytes)
+        tell_missing(summary)
     if as_json:
         typer.echo(json.dumps([summary.as_json() for summary in summaries], indent=1, allow_nan=False))
     elif task is not None:

@@ -34,6 +34,14 @@ def tell_torn(folder: Path, bytes_left_out: int) -> None:
         typer.echo(f"bocl: {journal_of(folder)}: its last record is unfinished; {left_out}", err=True)
 
 
+def tell_missing(summary: RunSummary) -> None:
+    """Print a warning if files that a journal names are gone."""
+    if summary.missing:
+        first, number = summary.folder / summary.missing[0], len(summary.missing)
+        gone = f"{first} is missing" if number == 1 else f"{first} and {counted(number - 1, 'other file')} are missing"
+        typer.echo(f"bocl: {gone}; results come from the journal, but the run cannot be resumed or audited", err=True)
+
+
 def print_runs(summaries: Sequence[RunSummary]) -> None:
     """Print one run task by task, or several side by side."""
     console = make_console()

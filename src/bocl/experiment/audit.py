@@ -107,18 +107,13 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
     if not log.tasks:
         raise FolderError(f"{log.path} has no finished task to audit; run it again to resume")
     check_checkpoint(folder, log)
-    files = _check_files(folder, log)
+    files = check_files(folder, log)
     resolve_device(device)  # a wrong device is the caller's mistake, not a drift
     try:
         method: Learner = load(folder / log.checkpoint, device=device)
     except FolderError as error:
         raise DriftError(str(error)) from error
-    _check_same_learner(folder, log, method)
-    last = len(log.tasks) - 1
-    checked = [last] if method.forgets else range(last + 1)
-    stored = method.tensors_by_task()
-    tensors = {task: _check_tensors(folder, log, stored[task], task) for task in checked}
-    canaries = {task: _check_canaries(folder, log, method, task) for task in checked}
+    tensors, canaries = check_learner(folder, log, method)
     if not method.forgets:
         _check_rows(log)
     accuracies = _check_accuracy(folder, log, method, data) if with_accuracy else {}
@@ -151,15 +146,20 @@ def check_untouched(folder: Path, log: RunLog, method: Learner, row: Sequence[fl
         _compare(folder, record, "test", record.row[-1], row[task], f"after task {len(row)}", allowed)
 
 
-def _check_files(folder: Path, log: RunLog) -> int:
+def check_files(folder: Path, log: RunLog) -> int:
     """Check every file that the journal names and that is still needed; return their number."""
-    last = len(log.tasks) - 1
-    stored = [proof.canaries for proof in log.proofs]
-    stored.append(log.proofs[-1].checkpoint)
-    stored += [entry.weights for task in (last, last + 1) for entry in log.rounds.get(task, [])]
-    for file in stored:
+    for file in log.files:
         read_stored(folder, file)
-    return len(stored) + 1  # the weights, which model.json names and loading checks
+    return len(log.files) + 1  # the weights, which model.json names and loading checks
+
+
+def check_learner(folder: Path, log: RunLog, method: Learner) -> tuple[dict[int, int], dict[int, float]]:
+    """Check what a learner stores and answers; return {task: tensors} and {task: how far its canaries are off}."""
+    _check_same_learner(folder, log, method)
+    checked = range(len(log.tasks))[-1:] if method.forgets else range(len(log.tasks))
+    stored = method.tensors_by_task()
+    tensors = {task: _check_tensors(folder, log, stored[task], task) for task in checked}
+    return tensors, {task: _check_canaries(folder, log, method, task) for task in checked}
 
 
 def _check_same_learner(folder: Path, log: RunLog, method: Learner) -> None:

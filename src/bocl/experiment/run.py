@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bocl.errors import FolderError
-from bocl.experiment.audit import check_untouched
+from bocl.experiment.audit import check_files, check_learner, check_untouched
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
 from bocl.experiment.proof import make_canaries
@@ -17,6 +17,7 @@ from bocl.experiment.scoring import ScoredSamples, mean_gates, score, score_best
 from bocl.experiment.store import RunStore
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
+from bocl.methods.saving import check_whole
 from bocl.methods.seen import check_task
 from bocl.records.events import Callback, TaskDone, TaskStarted, ignore_events
 from bocl.records.prior_trials import fingerprint
@@ -52,12 +53,18 @@ def run(
     check_task(graph, first, seen=[])
     learner.check_budget(first.classes)
     with RunStore.open(folder, config) as store:
+        with store.timed():
+            check_files(store.folder, store.log)
         if len(store.finished) == len(stream):
+            check_whole(store.folder / store.log.checkpoint)
             store.tidy()
             return store.finished
         data_hash = _check_same_data(store, stream)
         trials_hash = _check_same_prior_trials(store, config)
         store.restore(learner)
+        if store.finished:
+            with store.timed():  # damage is found before anything is built on it
+                check_learner(store.folder, store.log, learner)
         store.start(
             config, learner, data_hash, prior_trials=trials_hash, shares_device=shares_device, headline=headline
         )

@@ -89,6 +89,7 @@ class RunStore:
                 raise FolderError(f"{journal.path} is empty, but {folder} is not; give another folder with --out")
             check_checkpoint(folder, log)
             _check_accounted(folder, log)
+            _refuse_links(folder)
         except BaseException:
             journal.close()
             raise
@@ -107,6 +108,8 @@ class RunStore:
     def _writing(self) -> Iterator[None]:
         """Finish what is being written before a signal stops the run; the session is recorded before all it writes."""
         with self.timed(), held_back():
+            self._journal.check_place()
+            _refuse_links(self.folder)
             if self._begun is not None:
                 begun, self._begun = self._begun, None
                 self._append(begun)
@@ -206,9 +209,7 @@ class RunStore:
         names it, so it stays until then: what the journal cannot account for is never removed.
         """
         done = len(self.finished)
-        wanted = {proof.canaries.file for proof in self.log.proofs}
-        wanted |= {self.log.checkpoint} if done else set()
-        wanted |= {round.weights.file for task in (done - 1, done) for round in self.log.rounds.get(task, [])}
+        wanted = {stored.file for stored in self.log.files} | ({self.log.checkpoint} if done else set())
         for pattern in ("checkpoints/*", "canaries/*", "rounds/task-*/*"):
             for path in self.folder.glob(pattern):
                 place = path.relative_to(self.folder).as_posix()
@@ -241,6 +242,17 @@ def _check_accounted(folder: Path, log: RunLog) -> None:
             raise DamagedError(
                 f"{path} is there, but {log.path} has {counted(done, 'finished task')}: the journal was cut short; "
                 "restore it from a copy, or start again in another folder"
+            )
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse a run with links among its folders: what is written and removed through them is not the run's."""
+    ours = [folder / name for name in ("rounds", "canaries", "checkpoints")]
+    for path in (*ours, *folder.glob("rounds/*"), *folder.glob("checkpoints/*")):
+        if path.is_symlink():
+            raise FolderError(
+                f"{path} is a link, and a run writes and removes only what lies in its own folder; put the folder "
+                "that it leads to in its place, or give another folder with --out"
             )
 
 

@@ -183,6 +183,11 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     return method
 
 
+def check_whole(folder: Path) -> None:
+    """Refuse a folder in which a part of the model is missing or damaged; it is not built."""
+    _read_both(folder)
+
+
 def read_state(folder: Path, method: Learner, *, tasks: int) -> State:
     """Return the state a folder holds, for a method made with the same network and settings, after ``tasks`` tasks."""
     way_out = "give another folder with --out, or restore it from a copy"

@@ -35,7 +35,7 @@ def write_whole(path: Path, data: bytes) -> None:
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         make_folder(path.parent)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             left = memoryview(data)
             while left:
@@ -105,7 +105,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder that nothing names any more; failing to is harmless."""
+    """Remove a file, a link or a folder that nothing names any more; failing to is harmless."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError
+from bocl.errors import DamagedError, FolderError, InputError, WorkError
 from bocl.records.archives import archived_bytes
 from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, open_file, sync_directory
 
@@ -179,12 +179,10 @@ class Journal:
         """
         path = Path(path)
         with ExitStack() as files:
-            files.callback(os.close, _take_lock(path))
-            try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            except OSError as error:
-                raise _cannot_open(path, error) from error
-            files.callback(os.close, descriptor)
+            descriptor = _open_locked(path, path, files)
+            lock = path.with_name(f"{path.name}.lock")  # what earlier versions lock, and one may be at work
+            if os.path.lexists(lock):
+                _open_locked(lock, path, files)
             try:
                 # An empty file may be one whose maker died before its name reached the disk, so it counts as new.
                 if os.fstat(descriptor).st_size == 0:
@@ -195,6 +193,19 @@ class Journal:
                 raise cannot_write(path, error) from error
             return cls(path, descriptor, lines, intact, files.pop_all())
 
+    def check_place(self) -> None:
+        """Stop if the file is no longer at its path: what is written next to it now would not be found later."""
+        try:
+            there = os.path.samestat(os.lstat(self.path), os.fstat(self._descriptor))
+        except OSError:
+            there = False
+        if not there:
+            self.close()
+            raise WorkError(
+                f"{self.path} was moved, removed or replaced during the run, which stops here; what was recorded is "
+                "whole: to resume, give the folder in which the journal is now"
+            )
+
     def append(self, record: Mapping[str, object]) -> None:
         """Write one line in one call; when this returns, the record survives a crash of the machine.
 
@@ -203,6 +214,7 @@ class Journal:
         line, sha256 = encode(record, self.head)
         if not self._open:
             raise WorkError(f"{self.path}: the journal is closed; open it again to append")
+        self.check_place()
         self.mend()
         try:
             if os.write(self._descriptor, line) < len(line):
@@ -238,36 +250,30 @@ class Journal:
         self.close()
 
 
-def _take_lock(path: Path) -> int:
-    """Lock ``path``'s lock file and return its descriptor; the kernel frees the lock when the process dies.
+def _open_locked(path: Path, journal: Path, files: ExitStack) -> int:
+    """Open and lock a file for the one writer of a journal; the kernel frees the lock when the process dies.
 
-    The lock file is never deleted: a second process could otherwise lock a file that no longer has a name
-    while a third locks its successor.
+    A link is refused: what it leads to is not the run's.
     """
     if not CAN_LOCK:
-        raise FolderError(f"{path}: a run is written under a POSIX file lock, which this system does not have")
-    lock_path = path.with_name(path.name + ".lock")
+        raise FolderError(f"{journal}: a run is written under a POSIX file lock, which this system does not have")
     try:
-        lock = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CREAT, 0o666)
     except OSError as error:
-        raise _cannot_open(lock_path, error) from error
+        if error.errno in FULL:
+            raise cannot_write(path, error) from error
+        reason = "it is a link, and what it leads to is not the run's" if path.is_symlink() else error.strerror
+        raise FolderError(f"{path}: cannot be opened for writing: {reason}") from error
+    files.callback(os.close, descriptor)
     try:
-        lock_file(lock, wait=False)
+        lock_file(descriptor, wait=False)
     except BlockingIOError as error:
-        os.close(lock)
         raise FolderError(
-            f"{path}: the run is in use by another process; wait until it ends or choose another folder"
+            f"{journal}: the run is in use by another process; wait until it ends or choose another folder"
         ) from error
     except OSError as error:
-        os.close(lock)
-        raise FolderError(f"{lock_path}: cannot be locked: {error.strerror}; choose a local folder") from error
-    return lock
-
-
-def _cannot_open(path: Path, error: OSError) -> BoclError:
-    if error.errno in FULL:
-        return cannot_write(path, error)
-    return FolderError(f"{path}: cannot be opened for writing: {error.strerror}")
+        raise FolderError(f"{path}: cannot be locked: {error.strerror}; choose a local folder") from error
+    return descriptor
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:

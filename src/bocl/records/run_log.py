@@ -128,6 +128,13 @@ class RunLog:
         """The place of the learner after the last finished task, in the run's folder."""
         return self.proofs[-1].checkpoint.file.removesuffix("/model.json")
 
+    @property
+    def files(self) -> list[StoredFile]:
+        """Every file that records name and that is still needed; model.json stands for the checkpoint."""
+        done = len(self.tasks)
+        rounds = [entry.weights for task in (done - 1, done) for entry in self.rounds.get(task, [])]
+        return [proof.canaries for proof in self.proofs] + [proof.checkpoint for proof in self.proofs[-1:]] + rounds
+
     def take(self, record: Mapping[str, Any]) -> None:
         """Take in the next record, or raise DamagedError naming its line and what is wrong with it."""
         content = upgrade(record)

@@ -27,6 +27,7 @@ class RunSummary:
     lines       how many the journal has
     torn_bytes  of an unfinished record at the end of the journal, which is left out
     headline    whether its study lets it stand for its method; None in records that do not say
+    missing     files that its journal names and that are no longer in its folder
     """
 
     folder: Path
@@ -38,6 +39,7 @@ class RunSummary:
     lines: int
     torn_bytes: int = 0
     headline: bool | None = None
+    missing: tuple[str, ...] = ()
 
     @property
     def method(self) -> str:
@@ -110,13 +112,17 @@ def summarise(run: str | Path) -> RunSummary:
     log = RunLog.of([line.record for line in lines], journal)
     if not log.starts:
         raise FolderError(f"{log.path} holds no finished record yet; start the run again to resume it")
+    missing: tuple[str, ...] = ()
     if journal != run:
         try:
             check_checkpoint(run, log)
+            missing = _missing(run, log)
         except FolderError:
             if len(read(journal)) == len(lines):
                 raise
             return summarise(run)  # the run wrote more in the meantime
+        if missing and len(read(journal)) > len(lines):
+            return summarise(run)
     start = log.starts[0]
     return RunSummary(
         run,
@@ -128,7 +134,15 @@ def summarise(run: str | Path) -> RunSummary:
         len(lines),
         torn_bytes,
         next((session.headline for session in reversed(log.starts) if session.headline is not None), None),
+        missing,
     )
+
+
+def _missing(folder: Path, log: RunLog) -> tuple[str, ...]:
+    named = [stored.file for stored in log.files if not (folder / stored.file).is_file()]
+    if log.tasks and not any(folder.glob(f"{log.checkpoint}/weights-*")):
+        named.append(f"{log.checkpoint}/weights")
+    return tuple(named)
 
 
 def find_runs(place: str | Path) -> list[Path]:
