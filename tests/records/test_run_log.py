@@ -289,3 +289,10 @@ def test_a_session_of_a_later_version_may_know_more_settings():
     records[3]["config"]["later"] = {"setting": 1}
     records[3]["digest"] = "e"
     assert len(read_all(records).starts) == 2
+
+
+@pytest.mark.parametrize("search", ["fast", {"memory_gb": "[/red]"}, {"memory_gb": None}])
+def test_settings_that_a_report_computes_with_are_checked(search):
+    start = {**START, "config": {**START["config"], "search": search}}
+    with pytest.raises(DamagedError, match=r"line 1: not a record of a run: start\.config\.search"):
+        RunLog.of([start], Path("journal.jsonl"))

@@ -173,6 +173,8 @@ class RunLog:
         parse_value(int, start.config.get("seed"), "start.config.seed")
         stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
         parse_value(PositiveInt, stream.get("tasks"), "start.config.stream.tasks")
+        search = parse_value(dict[str, Any], start.config.get("search", {}), "start.config.search")
+        parse_value(float, search.get("memory_gb", 1.0), "start.config.search.memory_gb")
         new, known = lasting_settings(start.config), self._settings
         same = all(new[name] == known[name] for name in new.keys() & known.keys())  # a later version may have more
         _require(same, "the sessions have different settings")
