@@ -9,6 +9,8 @@ BoclError
 │   └── FolderError       a run or model folder that does not fit
 │       └── DamagedError  a run's file that is not what the run wrote
 └── WorkError             the input was right, the work failed    exit code 1
+
+DataWarning               data that can be used, but better otherwise
 """
 
 from __future__ import annotations
@@ -51,6 +53,10 @@ class DamagedError(FolderError):
 
 class WorkError(BoclError, RuntimeError):
     """The input was right, but the work could not be done."""
+
+
+class DataWarning(UserWarning):
+    """Data can be used as it is, but something about it is likely a mistake."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -7,8 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
-from bocl.errors import DataError, InputError
+from bocl.errors import DataError, DataWarning, InputError
 from bocl.tasks.arrays import from_arrays
 
 
@@ -141,19 +142,11 @@ WITH_NAN, WITH_INF, TOO_LARGE = GOOD_X.copy(), GOOD_X.copy(), GOOD_X.copy()
 WITH_NAN[7, 2], WITH_INF[3, 0], TOO_LARGE[5, 1] = np.nan, -np.inf, 1e300
 
 BAD_TASKS = {
-    "float labels": ((GOOD_X, GOOD_Y.astype(float)), "labels of type float64", "astype"),
-    "boolean labels": ((GOOD_X, GOOD_Y > 0), "labels of type bool", "astype"),
-    "text labels": ((GOOD_X, np.array(["cat", "dog", "cow"] * 20)), "'cat'", "number the classes"),
-    "two-dimensional labels": ((GOOD_X, GOOD_Y[:, None]), "(60, 1)", "one integer per sample"),
-    "negative label": ((GOOD_X, GOOD_Y - 1), "label -1", "0, 1, 2"),
-    "empty class": ((GOOD_X, GOOD_Y * 2), "empty class 1, 3", "without gaps"),
-    "labels from 1": ((GOOD_X, GOOD_Y + 1), "empty class 0", "without gaps"),
-    "huge label": ((GOOD_X, GOOD_Y + 10**9), "label 1000000002", "numpy.unique"),
-    "label beyond 64 bits": (
-        (GOOD_X, GOOD_Y.astype(np.uint64) + np.uint64(2**63)),
-        "9223372036854775810",
-        "0, 1, 2",
-    ),
+    "labels that are missing": ((GOOD_X, [None, *GOOD_Y[1:]]), "the label of sample 0 is None", "fill it in"),
+    "labels that are no numbers": ((GOOD_X, np.where(GOOD_Y > 1, np.nan, GOOD_Y)), "is nan", "fill it in"),
+    "labels that are lists": ((GOOD_X, np.array([[], *[1] * 59], dtype=object)), "is []", "convert it with str()"),
+    "numbers to predict": ((GOOD_X, np.linspace(0, 1, 60)), "class 0.0 has 1 sample", "numbers to predict?"),
+    "two-dimensional labels": ((GOOD_X, GOOD_Y[:, None]), "(60, 1)", "one label per sample"),
     "one class": ((GOOD_X, GOOD_Y * 0), "all labels are 0", "two classes"),
     "rare class": ((GOOD_X, np.array([0] * 58 + [1] * 2)), "class 1 has 2 samples", "add samples"),
     "not a number": ((WITH_NAN, GOOD_Y), "sample 7 holds nan", "fill in"),
@@ -162,13 +155,10 @@ BAD_TASKS = {
     "lengths": ((GOOD_X, GOOD_Y[:-1]), "60 samples but 59 labels", "one label for each"),
     "no samples": ((GOOD_X[:0], GOOD_Y[:0]), "no samples (shape (0, 4))", "leave the task out"),
     "no features": ((GOOD_X[:, :0], GOOD_Y), "no samples (shape (60, 0))", "leave the task out"),
-    "no labels": ((GOOD_X, GOOD_Y[:0]), "no labels", "one integer per sample"),
+    "no labels": ((GOOD_X, GOOD_Y[:0]), "60 samples but 0 labels", "one label for each"),
     "one dimension": ((GOOD_X[:, 0], GOOD_Y), "shape (60,)", "vectors (n, d)"),
-    "no channel axis": (
-        (np.zeros((60, 5, 5)), GOOD_Y),
-        "shape (60, 5, 5)",
-        "n images of height x width without channels become such with X[:, None]",
-    ),
+    "six dimensions": ((np.zeros((60, 1, 1, 1, 1, 1)), GOOD_Y), "6 dimensions", "volumes (n, channels"),
+    "a sparse matrix": ((csr_matrix(GOOD_X), GOOD_Y), "sparse matrix", "X.toarray()"),
     "nothing": ((None, GOOD_Y), "of type object", "float32"),
     "text": (("abc", GOOD_Y), "of type <U3", "float32"),
     "masked samples": ((np.ma.masked_less(GOOD_X, 0), GOOD_Y), "samples are a masked array", "filled"),
@@ -202,8 +192,7 @@ def test_bad_task_is_refused_by_name_with_the_value_and_the_way_out(case):
 BAD_TESTS = {
     "shape": (vectors(features=5), "shape (5,)", "same shape"),
     "type": ((GOOD_X.astype(np.uint8), GOOD_Y), "uint8 samples", "same type"),
-    "unknown label": ((GOOD_X, GOOD_Y + 1), "label 3", "remove these samples"),
-    "negative label": ((GOOD_X, GOOD_Y - 1), "label -1", "0, 1, 2"),
+    "unknown label": ((GOOD_X, GOOD_Y + 1), "no training sample has the label 3", "remove these samples"),
     "not a number": ((WITH_NAN, GOOD_Y), "sample 7 holds nan", "fill in"),
     "empty": ((GOOD_X[:0], GOOD_Y[:0]), "no samples", "leave the task out"),
 }
@@ -286,5 +275,54 @@ def test_labels_that_cannot_be_shown_are_refused():
         def __repr__(self):
             raise ValueError("no name")
 
-    with pytest.raises(DataError, match=r"the first is a Unspeakable\) are not integers"):
+    with pytest.raises(DataError, match=r"the label of sample 0 is a Unspeakable;"):
         from_arrays([(np.zeros((30, 2)), [Unspeakable()] * 30)])
+
+
+@pytest.mark.parametrize(
+    ("labels", "kinds"),
+    [
+        (["cat", "dog", "cow"], ("cat", "cow", "dog")),
+        ([7, -1, 10**9], (-1, 7, 10**9)),
+        ([0.5, 2.0, 1.0], (0.5, 1.0, 2.0)),
+        ([True, False, True], (False, True)),
+        ([("a", 1), ("b", 0), ("a", 0)], (("a", 0), ("a", 1), ("b", 0))),
+        ([2, "x", 1], (1, 2, "x")),
+    ],
+)
+def test_any_labels_are_numbered_in_order(labels, kinds):
+    X = GOOD_X.astype(np.float32)
+    stream = from_arrays([(X, labels * 20)])
+    task = stream[0]
+    assert task.labels == kinds
+    assert task.classes == len(kinds)
+    for part in (task.train, task.validation, stream.test_split(0)):
+        for row, number in zip(part.raw.tolist(), part.labels.tolist(), strict=True):
+            original = X.tolist().index(row)
+            assert kinds[number] == (labels * 20)[original]
+
+
+def test_validation_samples_of_your_own_are_taken_as_they_are():
+    own = vectors(seed=5)
+    stream = from_arrays([vectors()], validation=[own])
+    assert torch.equal(stream[0].validation.raw, torch.from_numpy(own[0]).float())
+    assert len(stream[0].train) + len(stream.test_split(0)) == len(GOOD_Y)
+
+
+@pytest.mark.parametrize("shape", [(60, 4), (60, 2, 7), (60, 2, 3, 3), (60, 2, 3, 2, 2)])
+def test_floats_are_standardised_when_asked_for(shape):
+    X = np.random.default_rng(0).normal(50, 9, shape).astype(np.float32)
+    X[:, 0] = 3.0  # a feature or channel that never changes
+    stream = from_arrays([(X, GOOD_Y)], standardise=True)
+    scaled = stream[0].train.inputs()
+    assert len(stream[0].train.mean) == shape[1]
+    axes = [axis for axis in range(len(shape)) if axis != 1]
+    assert scaled.mean(axes).abs().max() < 1e-5
+    assert torch.allclose(scaled.std(axes, correction=0)[1:], torch.ones(shape[1] - 1), atol=1e-4)
+    assert torch.equal(stream.test_split(0).inputs(), stream[0].train.scaling()(stream.test_split(0).raw))
+
+
+@pytest.mark.parametrize("factor", [1e4, 1e-4])
+def test_badly_scaled_floats_are_warned_of(factor):
+    with pytest.warns(DataWarning, match=r"tasks\[0\]: feature \d is .* pass standardise=True"):
+        from_arrays([(GOOD_X * factor, GOOD_Y)])

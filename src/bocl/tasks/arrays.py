@@ -5,26 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from functools import partial
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field
-
-from bocl.checks import Natural, Number, checked
+from bocl.checks import Natural, checked
 from bocl.errors import ConfigError, DataError
-from bocl.seeding import seed_for
-from bocl.tasks.images import channel_statistics, fingerprint_of
-from bocl.tasks.partition import cut
-from bocl.tasks.samples import (
-    Samples,
-    check_alike,
-    check_classes,
-    check_test,
-    checked_samples,
-    make_split,
-    make_task,
-)
+from bocl.tasks.images import fingerprint_of
+from bocl.tasks.own import Cuts, PartFraction, Parts, make_own_task
+from bocl.tasks.samples import check_alike
 from bocl.tasks.task import Split, Task, checked_index
 from bocl.wording import counted, shown
 
@@ -64,67 +52,67 @@ def from_arrays(
     tasks: Sequence[tuple[Any, Any]],
     *,
     test: Sequence[tuple[Any, Any]] | None = None,
-    validation: float = 0.1,
+    validation: float | Sequence[tuple[Any, Any]] = 0.1,
     test_fraction: float = 0.2,
+    standardise: bool = False,
     seed: int = 0,
     names: Sequence[str] | None = None,
 ) -> ArrayStream:
     """Make a stream of your own data.
 
-    tasks          one pair (X, y) per task, numpy arrays or torch tensors: X (n, d) or (n, channels, height, width),
-                   of the same shape in all tasks, and y (n,) integers 0 … C-1, where C may differ by task
+    tasks          one pair (X, y) per task, numpy arrays or torch tensors: X (n, d), (n, channels, time), (n, channels,
+                   height, width) or (n, channels, depth, height, width), of the same shape in all tasks; y (n,) labels,
+                   strings or numbers, of which each task may have its own
     test           one pair (X, y) per task; if left out, ``test_fraction`` of each task is set aside for testing
-    validation     fraction of the rest that is set aside to make choices by, and never trained on
+    validation     fraction of the rest that is set aside to make choices by, and never trained on; or one pair (X, y)
+                   per task, where samples belong together (of one person, of one day) and must not be in both parts
+    standardise    whether floats are scaled as bytes are, by each feature of vectors or channel of anything else
     seed           decides which samples go where
-    names          one per task, for display
+    names          one per task
 
-    Both parts that are set aside hold every class in proportion. Bytes (uint8) stay bytes and are scaled by the mean
+    Parts that are cut off hold every class in proportion. Bytes (uint8) stay bytes and are scaled by the mean
     and standard deviation of the task's training part (per channel of images, one value for vectors). Other numbers
-    become float32 and are used as they are.
+    become float32 and are used as they are, unless they are standardised. The scale is stored with the task.
     """
-    _check_fraction("validation", validation)
+    given = validation if isinstance(validation, list | tuple) else None
+    if given is None:
+        _check_fraction("validation", validation)
     _check_fraction("test_fraction", test_fraction)
     _check_list("tasks", tasks, _PAIRS, tasks)
     if len(tasks) == 0:
         raise DataError(f"tasks is empty; give {_PAIRS}")
-    if names is not None:
-        _check_list("names", names, "a list with one name per task", tasks)
-    if test is not None:
-        _check_list("test", test, _PAIRS, tasks)
-    seed = checked("seed", seed, Natural)
-
-    first: Samples | None = None
+    for name, values, wanted in (
+        ("names", names, "a list with one name per task"),
+        ("test", test, _PAIRS),
+        ("validation", given, f"a fraction, or {_PAIRS}"),
+    ):
+        if values is not None:
+            _check_list(name, values, wanted, tasks)
+    cuts = Cuts(
+        validation if isinstance(validation, float) else 0.1,
+        test_fraction,
+        checked("standardise", standardise, bool),
+        checked("seed", seed, Natural),
+    )
     made: list[Task] = []
     sealed: list[Split] = []
     for index, pair in enumerate(tasks):
         where = f"tasks[{index}]"
-        samples = checked_samples(*_pair(pair, where), where)
-        first = first or samples
-        check_alike(samples, first, where, "those of tasks[0]")
-        check_classes(samples.labels, where, least=3 if test is None else 2)
-        if test is None:
-            samples, held_out = cut(samples, _share(test_fraction, samples), seed_for(seed, "test", index), leave=2)
-        else:
-            held_out = checked_samples(*_pair(test[index], f"test[{index}]"), f"test[{index}]")
-            check_test(held_out, samples, f"test[{index}]")
-        train, chosen_by = cut(samples, _share(validation, samples), seed_for(seed, "validation", index))
-        mean, std = _scale(train.inputs)
+        parts = Parts(
+            _pair(pair, where),
+            None if given is None else _pair(given[index], f"validation[{index}]"),
+            None if test is None else _pair(test[index], f"test[{index}]"),
+        )
         name = str(names[index]) if names is not None else f"task {index + 1}"
-        made.append(make_task(name, index, train, chosen_by, mean, std))
-        sealed.append(make_split(held_out, mean, std))
+        task, held_out = make_own_task(name, index, parts, cuts, partial(_part_name, index))
+        made.append(task)
+        check_alike(task.train.raw.numpy(), made[0].train.raw.numpy(), where, "those of tasks[0]")
+        sealed.append(held_out)
     return ArrayStream(tuple(made), tuple(sealed))
 
 
-def _share(fraction: float, samples: Samples) -> int:
-    return round(fraction * len(samples.labels))
-
-
-def _scale(inputs: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    if inputs.dtype != np.uint8:
-        return (0.0,), (1.0,)
-    # A vector is one channel: a flattened image has pixels that hardly change, and divided by their own deviation they
-    # would become the largest.
-    return channel_statistics(inputs if inputs.ndim == 4 else inputs[:, None, None, :])
+def _part_name(index: int, part: str) -> str:
+    return f"{'tasks' if part == 'train' else part}[{index}]"
 
 
 def _pair(pair: Any, where: str) -> tuple[Any, Any]:
@@ -143,6 +131,6 @@ def _check_list(name: str, values: Sequence[Any], wanted: str, tasks: Sequence[A
 
 def _check_fraction(name: str, value: object) -> None:
     try:
-        checked(name, value, Annotated[Number, Field(gt=0, lt=1)])
+        checked(name, value, PartFraction)
     except ConfigError as error:
         raise DataError(f"{name} is {shown(value)}; give a fraction between 0 and 1, such as 0.1") from error

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bocl.checks import exceeds_memory
 from bocl.errors import DataError
+from bocl.tasks.labels import Label, kinds_of, labels_of, numbered
 from bocl.tasks.task import Split, Task
 from bocl.wording import counted, shown
 
@@ -29,7 +30,7 @@ _TENSOR_TYPES = {
 class Samples:
     """Valid labelled samples.
 
-    inputs  (n, *shape)  uint8 or finite float32; shape is (d,) or (channels, height, width)
+    inputs  (n, *shape)  uint8 or finite float32; shape is (d,), or channels and one to three dimensions
     labels  (n,)         int64, none negative
     """
 
@@ -37,43 +38,47 @@ class Samples:
     labels: NDArray[np.int64]
 
 
-def checked_samples(inputs: Any, labels: Any, where: str) -> Samples:
-    """Turn a user's arrays or tensors into Samples; ``where`` is their name in messages: ``tasks[2]``."""
+def checked_samples(
+    inputs: Any, labels: Any, where: str, kinds: tuple[Label, ...] = ()
+) -> tuple[Samples, tuple[Label, ...]]:
+    """Turn a user's arrays or tensors into Samples, and return what its classes are called.
+
+    where  their name in messages: ``tasks[2]``
+    kinds  what the classes of the training samples are called; if left out, these are training samples
+    """
     checked_inputs = _checked_inputs(inputs, where)
-    return Samples(checked_inputs, _checked_labels(labels, len(checked_inputs), where))
+    names = _checked_labels(labels, len(checked_inputs), where)
+    kinds = kinds or kinds_of(names)
+    return Samples(checked_inputs, numbered(names, kinds, where)), kinds
 
 
-def check_classes(labels: NDArray[np.int64], where: str, least: int) -> None:
-    """Refuse labels other than 0 … C-1 with each at least ``least`` times."""
-    largest = int(labels.max())
-    if largest >= len(labels):  # counting up to it could be costly
-        raise DataError(
-            f"{where}: label {largest} with only {counted(len(labels), 'sample')}, so there is an empty class; number "
-            "the classes 0, 1, 2 … without gaps, for instance with numpy.unique(y, return_inverse=True)"
-        )
-    sizes = np.bincount(labels)
-    if len(sizes) < 2:
-        raise DataError(f"{where}: all labels are 0; a task needs two classes or more, labelled 0 and 1")
-    missing = np.flatnonzero(sizes == 0)
-    if len(missing):
-        raise DataError(
-            f"{where}: empty class {_listed(missing)}: the largest label is {largest}, but these labels "
-            "have no training sample; number the classes 0, 1, 2 … without gaps"
-        )
+def check_classes(samples: Samples, kinds: tuple[Label, ...], where: str, least: int) -> None:
+    """Refuse training samples of fewer than two classes, or with fewer than ``least`` of one class."""
+    if len(kinds) < 2:
+        raise DataError(f"{where}: all labels are {shown(kinds[0])}; a task needs two classes or more")
+    sizes = np.bincount(samples.labels)
     rare = int(sizes.argmin())
     if sizes[rare] < least:
+        many = " (are the labels numbers to predict? bocl tells classes apart)" if 2 * len(kinds) > sizes.sum() else ""
+        way_out = "add samples, merge or leave out the class, or bring your own test set"
         raise DataError(
-            f"{where}: class {rare} has {counted(int(sizes[rare]), 'sample')}, too few to split: it needs {least}, one "
-            "for each part; add samples, merge or leave out the class, or bring your own test set"
+            f"{where}: class {shown(kinds[rare])} has {counted(int(sizes[rare]), 'sample')}, too few to split: it "
+            f"needs {least}, one for each part{many}; {way_out}"
         )
 
 
 def make_task(
-    name: str, index: int, train: Samples, validation: Samples, mean: tuple[float, ...], std: tuple[float, ...]
+    name: str,
+    index: int,
+    train: Samples,
+    validation: Samples,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    labels: tuple[Label, ...] = (),
 ) -> Task:
     """Build a Task on its own copies of the samples; every class must be in the training part."""
     classes = int(train.labels.max()) + 1
-    return Task(name, index, classes, make_split(train, mean, std), make_split(validation, mean, std))
+    return Task(name, index, classes, make_split(train, mean, std), make_split(validation, mean, std), labels)
 
 
 def make_split(samples: Samples, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:
@@ -82,27 +87,16 @@ def make_split(samples: Samples, mean: tuple[float, ...], std: tuple[float, ...]
     return Split(raw, labels, mean, std)
 
 
-def check_test(samples: Samples, train: Samples, where: str) -> None:
-    """Refuse test samples on which a network trained on ``train`` cannot be scored."""
-    check_alike(samples, train, where, "the training samples")
-    largest, known = int(samples.labels.max()), int(train.labels.max())
-    if largest > known:
-        raise DataError(
-            f"{where}: label {largest}, but the training labels end at {known}; remove these samples "
-            "or add the class to the training samples"
-        )
-
-
-def check_alike(samples: Samples, others: Samples, where: str, named: str) -> None:
+def check_alike(inputs: NDArray[Any], others: NDArray[Any], where: str, named: str) -> None:
     """Refuse samples whose shape or type differs from that of ``others``, which messages call ``named``."""
-    if samples.inputs.shape[1:] != others.inputs.shape[1:]:
+    if inputs.shape[1:] != others.shape[1:]:
         raise DataError(
-            f"{where}: samples of shape {samples.inputs.shape[1:]}, but {named} have {others.inputs.shape[1:]}; "
+            f"{where}: samples of shape {inputs.shape[1:]}, but {named} have {others.shape[1:]}; "
             "bring them to the same shape, because one network learns them all"
         )
-    if samples.inputs.dtype != others.inputs.dtype:
+    if inputs.dtype != others.dtype:
         raise DataError(
-            f"{where}: {samples.inputs.dtype} samples, but {named} are {others.inputs.dtype}; "
+            f"{where}: {inputs.dtype} samples, but {named} are {others.dtype}; "
             "bring them to the same type, because bytes are scaled and floats are not"
         )
 
@@ -140,14 +134,16 @@ def check_tensor(tensor: Tensor, where: str) -> None:
 
 
 def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
+    if hasattr(inputs, "toarray"):  # of scipy; numpy would take the whole matrix for one object
+        raise DataError(f"{where}: samples are a sparse matrix; give X.toarray()")
     array = as_array(inputs, f"{where}: samples")
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where}: samples of type {array.dtype} are not numbers; convert them to float32 or uint8")
-    if array.ndim not in (2, 4):
-        hint = "; n images of height x width without channels become such with X[:, None]" if array.ndim == 3 else ""
+    if not 2 <= array.ndim <= 5:
         raise DataError(
-            f"{where}: samples of shape {array.shape} have {array.ndim} dimensions; give vectors (n, d) or "
-            f"images (n, channels, height, width){hint}"
+            f"{where}: samples of shape {array.shape} have {counted(array.ndim, 'dimension')}; give vectors (n, d), "
+            "series (n, channels, time), images (n, channels, height, width) or volumes (n, channels, depth, height, "
+            "width)"
         )
     if array.size == 0:
         raise DataError(f"{where}: no samples (shape {array.shape}); leave the task out or give it samples")
@@ -168,29 +164,17 @@ def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
     return floats
 
 
-def _checked_labels(labels: Any, samples: int, where: str) -> NDArray[np.int64]:
-    array = as_array(labels, f"{where}: labels")
+def _checked_labels(labels: Any, samples: int, where: str) -> list[Label]:
+    if isinstance(labels, list) and any(isinstance(label, tuple | str) for label in labels):
+        # numpy would make two dimensions of a list of tuples, and strings of numbers next to strings.
+        array = np.empty(len(labels), dtype=object)
+        array[:] = labels
+    else:
+        array = as_array(labels, f"{where}: labels")
     if array.ndim != 1:
-        raise DataError(f"{where}: labels of shape {array.shape}; give one integer per sample, shape (n,)")
-    if array.size == 0:
-        raise DataError(f"{where}: no labels; give one integer per sample")
+        raise DataError(f"{where}: labels of shape {array.shape}; give one label per sample, shape (n,)")
     if len(array) != samples:
         raise DataError(
             f"{where}: {samples} samples but {len(array)} labels; give one label for each sample, in the same order"
         )
-    if array.dtype.kind not in "iu":
-        raise DataError(
-            f"{where}: labels of type {array.dtype} (the first is {shown(array[0])}) are not integers; number the "
-            "classes 0, 1, 2 … and convert with y.astype('int64')"
-        )
-    smallest, largest = int(array.min()), int(array.max())
-    if smallest < 0:
-        raise DataError(f"{where}: label {smallest} is negative; number the classes 0, 1, 2 …")
-    if largest >= 2**31:
-        raise DataError(f"{where}: label {largest} is too large for a class; number the classes 0, 1, 2 …")
-    return array.astype(np.int64)
-
-
-def _listed(labels: NDArray[np.int64]) -> str:
-    shown = ", ".join(str(label) for label in labels[:5])
-    return shown if len(labels) <= 5 else f"{shown} and {len(labels) - 5} more"
+    return labels_of(array, where)

@@ -9,6 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from bocl.tasks.labels import Label
+
 Scaling = Callable[[Tensor], Tensor]
 
 
@@ -18,7 +20,8 @@ class Split:
 
     raw     (n, *shape)  uint8 or float32
     labels  (n,)         int64, 0 … classes-1
-    mean, std            of raw / 255: one value per channel of an image, or a single value for all; only used for uint8
+    mean, std            of raw, or of raw / 255 if it is uint8: one value per feature of a vector or channel of an
+                         image, or a single value for all
     """
 
     raw: Tensor
@@ -30,17 +33,20 @@ class Split:
         return len(self.labels)
 
     def inputs(self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return what a network sees, (n, *shape): floats as they are, bytes as (raw/255 - mean)/std."""
+        """Return what a network sees, (n, *shape): (raw - mean)/std, and (raw/255 - mean)/std of bytes."""
         return self.scaling(device, dtype)(self.raw.to(device))
 
     def scaling(self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Scaling:
         """Return the function that turns raw samples on the device into what a network sees."""
-        if self.raw.dtype != torch.uint8:
+        in_bytes = self.raw.dtype == torch.uint8
+        if not in_bytes and self.mean == (0.0,) and self.std == (1.0,):
             return lambda raw: raw.to(dtype)
         shape = (-1,) + (1,) * (self.raw.dim() - 2)
         mean = torch.tensor(self.mean, dtype=dtype, device=device).reshape(shape)
         std = torch.tensor(self.std, dtype=dtype, device=device).reshape(shape)
-        return lambda raw: raw.to(dtype).div_(255).sub_(mean).div_(std)
+        if in_bytes:
+            return lambda raw: raw.to(dtype).div_(255).sub_(mean).div_(std)
+        return lambda raw: (raw.to(dtype) - mean).div_(std)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +58,7 @@ class Task:
     classes: int
     train: Split
     validation: Split
+    labels: tuple[Label, ...] = ()  # what people call the classes; none where they are the numbers from 0
 
     @property
     def input_shape(self) -> tuple[int, ...]:
