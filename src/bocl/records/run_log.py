@@ -23,7 +23,7 @@ from bocl.records.earlier import upgrade
 from bocl.records.files import read_stored
 from bocl.records.identity import lasting_settings
 from bocl.records.journal import FORMAT, READABLE
-from bocl.records.record import PickRecord, Proof, RoundRecord, Sha256, StoredFile, TaskRecord
+from bocl.records.record import GivenTask, PickRecord, Proof, RoundRecord, Sha256, StoredFile, TaskRecord
 from bocl.settings import parse_value
 from bocl.widths import Widths
 
@@ -64,6 +64,7 @@ class Start:
     time           when it began, for people
     prior_trials   sha256 of the file its searches start from; "" without one, and in early records
     headline       whether its study lets it stand for its method; None in records that do not say
+    given          the user's own tasks, where the stream is made of such; later sessions may add to them
     """
 
     format: int
@@ -77,6 +78,12 @@ class Start:
     time: str
     prior_trials: Sha256 | Literal[""] = ""
     headline: bool | None = None
+    given: tuple[GivenTask, ...] = ()
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are to learn, as far as the session knew."""
+        return int(self.config["stream"]["tasks"] or len(self.given))
 
 
 @dataclass(frozen=True)
@@ -172,15 +179,22 @@ class RunLog:
         parse_value(str, start.config.get("method"), "start.config.method")
         parse_value(int, start.config.get("seed"), "start.config.seed")
         stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
-        parse_value(PositiveInt, stream.get("tasks"), "start.config.stream.tasks")
+        parse_value(
+            PositiveInt | None if start.given else PositiveInt, stream.get("tasks"), "start.config.stream.tasks"
+        )
         search = parse_value(dict[str, Any], start.config.get("search", {}), "start.config.search")
         parse_value(float, search.get("memory_gb", 1.0), "start.config.search.memory_gb")
         new, known = lasting_settings(start.config), self._settings
         same = all(new[name] == known[name] for name in new.keys() & known.keys())  # a later version may have more
         _require(same, "the sessions have different settings")
         known.update(new)
-        first = self.starts[0] if self.starts else start
-        _require(start.data == first.data, "the sessions ran on different data")
+        first, last = (self.starts[0], self.starts[-1]) if self.starts else (start, start)
+        if start.given or last.given:
+            before = [(task.name, task.sha256) for task in last.given]
+            now = [(task.name, task.sha256) for task in start.given]
+            _require(before[: len(self.tasks)] == now[: len(self.tasks)], "the sessions ran on different tasks")
+        else:
+            _require(start.data == first.data, "the sessions ran on different data")
         _require(start.groups == first.groups, "the sessions have different networks")
         _require(
             "" in (start.prior_trials, self.prior_trials) or start.prior_trials == self.prior_trials,
@@ -206,7 +220,7 @@ class RunLog:
     def _task(self, entry: TaskRecord, proof: Proof) -> None:
         index = len(self.tasks)
         _require(entry.index == index, f"it finishes task {entry.index + 1}, not task {index + 1}")
-        wanted = self.starts[0].config["stream"]["tasks"]
+        wanted = self.starts[-1].tasks
         _require(index < wanted, f"it finishes task {index + 1} of {wanted}")
         self._check_sizes(entry, index)
         for number, _ in entry.bests:

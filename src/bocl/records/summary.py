@@ -54,7 +54,7 @@ class RunSummary:
     @property
     def wanted(self) -> int:
         """How many tasks the run has when it is finished."""
-        return int(self.config["stream"]["tasks"])
+        return self.sessions[-1].tasks
 
     @property
     def finished(self) -> bool:

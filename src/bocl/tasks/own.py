@@ -20,6 +20,7 @@ from bocl.tasks.samples import Samples, check_alike, check_classes, checked_samp
 from bocl.tasks.task import Split, Task
 
 Pair = tuple[Any, Any]
+PARTS = ("train", "validation", "test")
 PartFraction = Annotated[Number, Field(gt=0, lt=1)]
 WIDE = 100.0  # how far features may be from 0 ± 1 before a network learns badly from them
 

@@ -1,0 +1,69 @@
+"""A stream of tasks in files and folders of the user's, each read when it is needed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from bocl.errors import DataError
+from bocl.tasks.entries import Entry, find_entry, is_table, read_entry
+from bocl.tasks.own import Cuts, make_own_task
+from bocl.tasks.task import Split, Task, checked_index
+
+
+class EntryStream:
+    """Tasks in order, one per entry.
+
+    entries      where each task's data is, and what it must be
+    label        the column of labels, in tables and datasets
+    standardise  whether floats are scaled; None: those of tables are, because columns have units of their own
+    """
+
+    def __init__(
+        self, entries: Sequence[Entry], cuts: Cuts, *, label: str | None = None, standardise: bool | None = None
+    ) -> None:
+        self.entries = tuple(entries)
+        self._cuts, self._label, self._standardise = cuts, label, standardise
+        self._last: tuple[int, Task, Split, tuple[str, ...]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Task]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, index: int) -> Task:
+        return self._read(index)[1]
+
+    def test_split(self, index: int) -> Split:
+        """Return the sealed samples of task ``index``."""
+        return self._read(index)[2]
+
+    def columns(self, index: int) -> tuple[str, ...]:
+        """Return the names of a table's feature columns; none for other data."""
+        return self._read(index)[3]
+
+    def fingerprint(self) -> str:
+        """Return a sha256 of the names and contents of all entries."""
+        lines = (f"{entry.name}\n{entry.sha256}\n" for entry in self.entries)
+        return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+    def _read(self, index: int) -> tuple[int, Task, Split, tuple[str, ...]]:
+        last = self._last
+        if last is not None and last[0] == checked_index(index, len(self)):
+            return last
+        entry = self.entries[index]
+        if find_entry(entry.path).sha256 != entry.sha256:
+            raise DataError(f"{entry.path} has changed since it was first read; restore it, or start another run")
+        parts, columns = read_entry(entry, self._label)
+        scaled = is_table(entry.path) if self._standardise is None else self._standardise
+        cuts = replace(self._cuts, standardise=scaled)
+        task, test = make_own_task(entry.name, index, parts, cuts, partial(_part_name, entry))
+        self._last = (index, task, test, columns)
+        return self._last
+
+
+def _part_name(entry: Entry, part: str) -> str:
+    return str(entry.path) if part == "train" else f"{entry.path}, {part}"
