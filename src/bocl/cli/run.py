@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -42,12 +41,13 @@ def run_command(
     """Learn the tasks of a preset or config in a row; run the same command again to resume."""
     from bocl.cli.comma_lists import parse_methods, parse_seeds
     from bocl.cli.display import Display
+    from bocl.cli.printing import print_json, warn
     from bocl.cli.tables import print_runs
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
-    from bocl.wording import counted
+    from bocl.wording import counted, one_line
 
     if alpha is not None and target is not None:
         raise InputError("--alpha and --target are two ways to choose widths: give only one of them")
@@ -60,7 +60,7 @@ def run_command(
         out=out,
         device=device,
         at_once=at_once,
-        tell=lambda line: typer.echo(f"bocl: {line}", err=True),
+        tell=warn,
     )
     try:
         with stopping_on_terminate(), Display(runs=len(grid)) as display:
@@ -75,7 +75,7 @@ def run_command(
                 headline=headline,
             )
     except KeyboardInterrupt as stop:
-        typer.echo("bocl: stopped; run the same command again to resume after the last finished round", err=True)
+        warn("stopped; run the same command again to resume after the last finished round")
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if len(grid) == len(failed) == 1:
         raise failed.popitem()[1]
@@ -83,11 +83,12 @@ def run_command(
     if as_json:
         errors = {folder: {"error": str(error)} for folder, error in failed.items()}
         runs = [summary.as_json() | errors.get(summary.folder, {}) for summary in summaries]
-        typer.echo(json.dumps(runs, indent=1, allow_nan=False))
+        print_json(runs)
     else:
         print_runs(summaries)
     if failed:
-        typer.echo(f"\nbocl: {len(failed)} of {counted(len(grid), 'run')} failed:", err=True)
+        typer.echo(err=True)
+        warn(f"{len(failed)} of {counted(len(grid), 'run')} failed:")
         for folder, error in failed.items():
-            typer.echo(f"  {folder}: {error}", err=True)
+            typer.echo(f"  {one_line(f'{folder}: {error}')}", err=True)
         raise typer.Exit(1)
