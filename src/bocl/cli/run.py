@@ -47,7 +47,7 @@ def run_command(
     from bocl.experiment.grid import plan, run_grid
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
-    from bocl.wording import counted, one_line
+    from bocl.wording import counted
 
     if alpha is not None and target is not None:
         raise InputError("--alpha and --target are two ways to choose widths: give only one of them")
@@ -87,8 +87,6 @@ def run_command(
     else:
         print_runs(summaries)
     if failed:
-        typer.echo(err=True)
-        warn(f"{len(failed)} of {counted(len(grid), 'run')} failed:")
-        for folder, error in failed.items():
-            typer.echo(f"  {one_line(f'{folder}: {error}')}", err=True)
+        told = [f"{folder}: {error}" for folder, error in failed.items()]
+        warn("\n  ".join([f"{len(failed)} of {counted(len(grid), 'run')} failed:", *told]))
         raise typer.Exit(1)
