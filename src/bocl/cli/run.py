@@ -38,7 +38,10 @@ def run_command(
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Learn the tasks of a preset or config in a row; run the same command again to resume."""
+    """Learn the tasks of a preset or config in a row; run the same command again to resume.
+
+    A config is code: the function that it names as its network is imported and called.
+    """
     from bocl.cli.comma_lists import parse_methods, parse_seeds
     from bocl.cli.display import Display
     from bocl.cli.printing import print_json, warn

@@ -42,7 +42,10 @@ class StreamSettings:
 @section("network")
 @dataclass(frozen=True)
 class NetworkSettings:
-    """The base network: ``mlp``, ``lenet``, ``resnet``, or your own ``package.module:function``; and its arguments."""
+    """The base network: ``mlp``, ``lenet``, ``resnet``, or your own ``package.module:function``; and its arguments.
+
+    Building a network of your own imports the module and calls the function: a config is code.
+    """
 
     build: str = "mlp"
     arguments: dict[str, Any] = field(default_factory=dict)
