@@ -430,6 +430,38 @@ class TestFiles:
         with pytest.raises(ConfigError, match="this is a folder"):
             read_toml(tmp_path)
 
+    def test_pipes_and_devices_are_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe.toml")
+        for place in (tmp_path / "pipe.toml", "/dev/zero"):
+            with pytest.raises(ConfigError, match=r"(pipe\.toml|/dev/zero): this is a pipe or a device; give a file"):
+                read_toml(place)
+
+    def test_a_huge_file_is_not_read(self, tmp_path):
+        with (tmp_path / "huge.toml").open("wb") as file:
+            file.truncate(1 << 40)  # a hole, which takes no room on the disk
+        with pytest.raises(ConfigError, match=r"huge\.toml: it has more than 1,048,576 bytes"):
+            read_toml(tmp_path / "huge.toml")
+
+    @pytest.mark.parametrize("key", [".".join("a" * 30_000), " . ".join(["'a'"] * 21)])
+    def test_a_key_of_many_parts_is_not_parsed(self, tmp_path, key):
+        (tmp_path / "deep.toml").write_text(f"{key} = 1")
+        with pytest.raises(ConfigError, match=r"deep\.toml: nested too deeply"):
+            read_toml(tmp_path / "deep.toml")
+
+    def test_many_dots_are_no_deep_key(self, tmp_path):
+        (tmp_path / "a.toml").write_text(f"a.b = [{'0.5, ' * 100}]\nc = '{'../' * 50}{'x' * 1000}'\n")
+        assert len(read_toml(tmp_path / "a.toml")["a"]["b"]) == 100
+
+    def test_a_null_character_is_refused(self, tmp_path):
+        for content in ('a = "\\u0000"', '"\\u0000" = 1', 'a = [{b = "\\u0000"}]'):
+            (tmp_path / "null.toml").write_text(content)
+            with pytest.raises(ConfigError, match=r"null\.toml: a null character"):
+                read_toml(tmp_path / "null.toml")
+        with pytest.raises(ConfigError, match="a null character"):
+            read_toml("a\0.toml")
+        with pytest.raises(ConfigError, match="a null character"):
+            apply_overrides({}, ['prior_trials="a\\u0000b"'])
+
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 text = st.text(st.characters(exclude_categories=["Cs"]))

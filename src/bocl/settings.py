@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import date, time
@@ -25,8 +27,11 @@ from bocl.wording import as_written, shortened
 T = TypeVar("T")
 
 MOST_NESTING = 20  # tables within tables
+MOST_BYTES = 1 << 20  # of a file
 
 _TOO_DEEP = "nested too deeply to be a config"
+_DEEP_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{MOST_NESTING + 1}}}""")
+_NULL = "a null character, which no name or value can have"
 
 
 def parse(kind: type[T], data: Mapping[str, object], source: str) -> T:
@@ -130,7 +135,7 @@ def read_toml(path: str | Path) -> dict[str, object]:
     """Return the tables in a TOML file, or raise ConfigError saying why it cannot be read."""
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = _bytes(path).decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file") from error
     except IsADirectoryError as error:
@@ -140,6 +145,8 @@ def read_toml(path: str | Path) -> dict[str, object]:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}: line {line} is not UTF-8 text; save the file as UTF-8") from error
+    if _DEEP_KEY.search(text):  # tomllib takes minutes for a key of many thousand parts
+        raise ConfigError(f"{path}: {_TOO_DEEP}")
     try:
         read = tomllib.loads(text)
     except ValueError as error:  # its message ends with the line and column
@@ -151,13 +158,29 @@ def read_toml(path: str | Path) -> dict[str, object]:
     return read
 
 
+def _bytes(path: Path) -> bytes:
+    """Return what a file holds. A pipe or device might never end, and is not opened."""
+    if "\0" in str(path):
+        raise ConfigError(f"{path}: {_NULL}")
+    kind = path.stat().st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        raise ConfigError(f"{path}: this is a pipe or a device; give a file")
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ConfigError(f"{path}: it has more than {MOST_BYTES:,} bytes, which no config has; give a TOML file")
+    return data
+
+
 def _excess(value: object, depth: int = 0) -> str | None:
-    """Say what no config may hold in a value: deep nesting, or integers beyond the 64 bits TOML promises."""
+    """Say what no config may hold: deep nesting, integers beyond the 64 bits TOML promises, null characters."""
     if depth > MOST_NESTING:
         return _TOO_DEEP
+    if isinstance(value, str) and "\0" in value:
+        return _NULL
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return "an integer of more than 64 bits, which no setting is"
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    items = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
     return next(filter(None, (_excess(item, depth + 1) for item in items)), None)
 
 

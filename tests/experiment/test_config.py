@@ -91,6 +91,7 @@ def own_network(tmp_path, monkeypatch):
         "number = 3\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("my_networks", None)  # a guide has one too
     yield
     sys.modules.pop("my_networks", None)
 

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import tarfile
 import time
+from pathlib import Path
 
 import pytest
 
 from bocl.errors import ConfigError, WorkError
+from bocl.experiment.grid import plan
 from bocl.experiment.study import jobs, load_study
 from bocl.experiment.workers import run_jobs
 from bocl.records.journal import Journal
@@ -81,6 +83,53 @@ def test_a_study_that_makes_no_sense_is_refused_before_anything_runs(tmp_path, t
     path.write_text(text)
     with pytest.raises(ConfigError, match=named):
         jobs([load_study(str(path))])
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../../x", "/tmp/x", "a/b", "a\\\\b", "a\\u0007b", "a\\u202eb", "a\\nb", "x" * 300]
+)
+def test_a_run_s_name_is_that_of_one_folder(tmp_path, name):
+    (tmp_path / "study.toml").write_text(f'on = ["digits"]\n[[run]]\nname = "{name}"')
+    with pytest.raises(ConfigError, match="a run's name is that of its folder; give it another"):
+        load_study(str(tmp_path / "study.toml"))
+
+
+def test_a_null_character_in_a_study_is_refused(tmp_path):
+    for line in ('on = ["a\\u0000.toml"]', 'on = ["digits"]\n"\\u0000" = 1'):
+        (tmp_path / "study.toml").write_text(f"{line}\n[[run]]")
+        with pytest.raises(ConfigError, match="a null character"):
+            load_study(str(tmp_path / "study.toml"))
+
+
+def test_runs_on_a_config_file_stay_in_their_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in ("far/away/mine.toml", "up.toml", "other/mine.toml", "far/...toml"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text("network.arguments = {inputs = 64, hidden = [4]}")
+    (tmp_path / "far" / "away").joinpath("study.toml").write_text("on = []\n[[run]]")
+    study = [load_study("far/away/study.toml")]
+
+    def places(*on):
+        return [str(job.run_place) for job in jobs(study, on=on)]
+
+    assert places(str(tmp_path / "far/away/mine.toml")) == ["mine/bocl/bocl-seed0"]
+    assert places("far/../up.toml") == ["up/bocl/bocl-seed0"]
+    with pytest.raises(ConfigError, match="have one name, and so one folder; rename one of them"):
+        places("far/away/mine.toml", "other/mine.toml")
+    with pytest.raises(ConfigError, match=r"'\.\.' stands for another folder"):
+        places("far/...toml")
+    with pytest.raises(ConfigError, match=r"'\.\.' stands for another folder"):
+        plan("far/...toml")
+    assert plan("far/...toml", out="there")[0][1] == Path("there/bocl-seed0")
+
+
+def test_its_processes_execute_nothing_in_the_current_folder(mine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("typer", "torch", "triton"):
+        (tmp_path / f"{name}.py").write_text("open('executed', 'w')")
+    wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
+    assert run_jobs(wanted, tmp_path / "out", workers=1, records=None, tell=print, **OPTIONS) == 0
+    assert not (tmp_path / "executed").exists()
 
 
 def test_unknown_names_are_told(mine):

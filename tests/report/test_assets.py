@@ -53,3 +53,22 @@ def test_tables_of_a_section_that_are_files_only_are_written_too(tmp_path):
     section = Section("key", "title", "caption", files=(Table("behind it", ("a",), (("b",),)),))
     assert write_assets(Report((), (section,)), tmp_path) == 2
     assert (tmp_path / "behind-it.csv").read_text() == "a\nb\n"
+
+
+def test_no_word_is_a_formula_and_numbers_stay_numbers():
+    words = ("=1+1", "+1+cmd|' /C calc'!A0", "-x", "@SUM(A1)", " =1", "\t=1", "\r=1", "＝1")
+    figures = ("+0.10", "-1.5 ± 0.25", "-12,345", "+1.00 %")
+    table = Table("t", ("=head", "b"), tuple((word, -1.5) for word in (*words, *figures)))
+    rows = list(csv.reader(to_csv(table).splitlines()))
+    assert rows[0] == ["'=head", "b"]
+    for (cell, number), word in zip(rows[1:], words, strict=False):
+        assert number == "-1.5"
+        assert not cell.lstrip().startswith(("=", "+", "-", "@", "＝")), word
+    assert [row[0] for row in rows[-4:]] == list(figures)
+
+
+def test_a_name_without_a_letter_is_still_a_file_name(tmp_path):
+    write_assets(
+        Report((), (Section("key", "title", "caption", files=(Table("../..", ("a",), ()),)),)), tmp_path / "in"
+    )
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["unnamed.csv", "unnamed.tex"]

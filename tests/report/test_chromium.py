@@ -25,3 +25,15 @@ def test_a_page_that_is_too_wide_or_complains_would_be_found(tmp_path):
     assert look(wide, tmp_path, 400)[0]["beyond"] > 400
     with pytest.raises(AssertionError, match="wrong"):
         look(wide + "<script>console.error('wrong')</script>", tmp_path, 400)
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    "planted",
+    ["<script>document.title = 1</script>", "<img src='data:,x'>", "<p style='color:red'>", "<iframe src='data:,x'>"],
+)
+def test_what_is_planted_in_it_is_refused(tmp_path, planted):
+    text = page(compare([a_run()]))
+    look(text, tmp_path, 400)
+    with pytest.raises(AssertionError, match="Content Security Policy"):
+        look(text.replace("<main>", f"<main>{planted}"), tmp_path, 400)

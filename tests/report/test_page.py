@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from dataclasses import replace
 
@@ -32,7 +34,8 @@ def test_it_is_well_formed_alone_and_the_same_every_time(name):
     html = page(compare(GRIDS[name]()))
     reader = read(html)
     assert "script" not in reader.tags
-    assert not re.search(r"https?://|//[a-z]|url\(|@import|src=", html), "it needs nothing from elsewhere"
+    without_hash = re.sub(r"sha256-[\w+/=]+", "", html)
+    assert not re.search(r"https?://|//[a-z]|url\(|@import|src=", without_hash), "it needs nothing from elsewhere"
     assert len(set(reader.ids)) == len(reader.ids)
     assert {link.removeprefix("#") for link in reader.links} <= set(reader.ids)
     assert html == page(compare(GRIDS[name]()))
@@ -53,6 +56,23 @@ def test_names_cannot_break_out():
     reader = read(html)
     assert "script" not in reader.tags
     assert any(evil in text for text in reader.text)
+
+
+def test_characters_that_turn_text_around_or_steer_are_shown_escaped():
+    odd = "a\u202eb\x1b\x9b\u2066c"
+    runs = [a_run(name=odd, groups=(odd, "b"), folder=f"runs/{odd}", stream=odd, recipe__epochs=odd)]
+    html = page(compare(runs))
+    assert all(line.isprintable() for line in html.split("\n"))
+    assert "a\\u202eb\\x1b\\x9b\\u2066c" in html
+
+
+def test_a_browser_may_apply_its_style_and_nothing_else():
+    html = page(replace(compare([a_run()]), css=".own{color:red}"))
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    (policy,) = re.findall(r'<meta http-equiv=Content-Security-Policy content="(.*?)">', html)
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert html.index("Content-Security-Policy") < html.index("<style>")
 
 
 def test_an_evaluation_has_every_section_and_no_word_of_any_paper_s_claims():

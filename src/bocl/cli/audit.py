@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -19,11 +18,11 @@ def audit_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Check journal, files, every tensor, stored logits and accuracies of runs against their records."""
+    from bocl.cli.printing import print_json, warn
     from bocl.cli.tables import print_audit, tell_torn
     from bocl.errors import FolderError
     from bocl.experiment.audit import DriftError, audit
     from bocl.records.summary import find_runs
-    from bocl.wording import one_line
 
     results: list[dict[str, Any]] = []
     folders = [run for place in runs for run in find_runs(place)]
@@ -33,7 +32,7 @@ def audit_command(
         except (DriftError, FolderError) as error:
             if isinstance(error, FolderError) and len(folders) == 1:
                 raise
-            typer.echo(f"bocl: {one_line(str(error))}", err=True)
+            warn(str(error))
             results.append({"folder": str(folder), "drift": str(error)})
             continue
         tell_torn(folder, found.torn_bytes)
@@ -41,6 +40,6 @@ def audit_command(
         if not as_json:
             print_audit(found)
     if as_json:
-        typer.echo(json.dumps(results, indent=1))
+        print_json(results)
     if any(result["drift"] for result in results):
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -18,11 +17,10 @@ def bench_command(
 ) -> None:
     """Measure a plain loop, an eager loop on the device, and ours, on the same data and widths."""
     from bocl.benchmarks.speed import measure
+    from bocl.cli.printing import print_json, say
     from bocl.records.journal import to_json
     from bocl.training.device import resolve_device
 
-    rows = measure(
-        resolve_device(device), quick=quick, tell=lambda row: None if as_json else typer.echo(row.describe())
-    )
+    rows = measure(resolve_device(device), quick=quick, tell=lambda row: None if as_json else say(row.describe()))
     if as_json:
-        typer.echo(json.dumps(to_json({"rows": [asdict(row) for row in rows]}, "bench"), indent=1))
+        print_json(to_json({"rows": [asdict(row) for row in rows]}, "bench"))

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from bocl.cli.printing import literal
 from bocl.records.identity import relevant_settings
 from bocl.records.summary import RunSummary
 from bocl.report.figures import hundredths, whole, with_sd
@@ -33,7 +33,7 @@ def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
         for column in next(iter(rows.values())):
             table.add_column(column, justify="right", no_wrap=True)
         for label, row in rows.items():
-            table.add_row(escape(label), *row.values())
+            table.add_row(literal(label), *row.values())
         console.print(table)
         spread = "mean ± sd over seeds; " if max(map(len, groups.values())) > 1 else ""
         console.print(f"[dim]{spread}ACC in %, BWT and what it forgot in points[/dim]")
@@ -43,9 +43,9 @@ def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
     for run in summaries:
         if not run.finished:
             done = f"{len(run.tasks)} of {counted(run.wanted, 'task')}"
-            console.print(escape(f"not finished, left out: {run.folder} ({done}); run it again to resume"))
+            console.print(literal(f"not finished, left out: {run.folder} ({done}); run it again to resume"))
     for folder in dict.fromkeys(run.folder.parent for run in summaries):
-        console.print(f"runs in {escape(str(folder))}; [bold]bocl show RUN[/bold] shows one task by task")
+        console.print(f"runs in {literal(str(folder))}; [bold]bocl show RUN[/bold] shows one task by task")
 
 
 def _labelled(summaries: Sequence[RunSummary]) -> dict[str, list[RunSummary]]:

@@ -23,7 +23,7 @@ from bocl.method_table import searches
 from bocl.records.events import Callback, EpochDone, Event, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial
 from bocl.widths import Widths
-from bocl.wording import counted, duration, percent, widths_text
+from bocl.wording import counted, duration, one_line, percent, widths_text
 
 
 class Display:
@@ -65,7 +65,7 @@ class Display:
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
-        self.console.print(Text(line), soft_wrap=True)
+        self.console.print(Text(one_line(line)), soft_wrap=True)
 
     def show(self, number: int, *lines: str) -> None:
         """Show what a run is doing, below the runs before it; only on a terminal."""
@@ -73,7 +73,9 @@ class Display:
             self._lines[number] = lines
             if self.console.is_terminal:
                 under_way = [line for number in sorted(self._lines) for line in self._lines[number]]
-                self._live.update(Group(*(Text(line, no_wrap=True, overflow="ellipsis") for line in under_way)))
+                self._live.update(
+                    Group(*(Text(one_line(line), no_wrap=True, overflow="ellipsis") for line in under_way))
+                )
 
 
 class _RunDisplay:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from bocl.cli.tables import make_console
+from bocl.cli.printing import literal, make_console
 from bocl.records.journal import to_json
 from bocl.records.pareto import Criterion, best_within, choose, front, reward_at
 from bocl.records.record import TaskRecord, Trial
@@ -65,14 +64,14 @@ def print_front(summary: RunSummary, record: TaskRecord, criterion: Criterion) -
         )
     console = make_console()
     trained = [trial for trial in record.trials if not trial.failed]
-    console.print(escape(f"{summary.folder}: trials of task {record.index + 1}, {record.name}"), soft_wrap=True)
+    console.print(literal(f"{summary.folder}: trials of task {record.index + 1}, {record.name}"), soft_wrap=True)
     children = counted(len(trained), "child", "children")
     console.print(f"[dim]front: {len(best)} of {children}, which no other beats[/dim]\n")
     for line in _plot(trained, record, chosen):
         console.print(Text(line))
     console.print()
     console.print(table)
-    console.print(f"[dim]units added to {escape(', '.join(summary.groups))}; accuracy on validation samples[/dim]")
+    console.print(f"[dim]units added to {literal(', '.join(summary.groups))}; accuracy on validation samples[/dim]")
 
 
 def _reward(trial: Trial, criterion: Criterion) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
     """List presets, streams, networks, methods and searchers."""
+    from bocl.cli.printing import make_console, print_json
     from bocl.experiment.build import NETWORKS
     from bocl.experiment.config import presets
     from bocl.method_table import METHODS
@@ -25,11 +25,9 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
         "searchers": _first_lines(SEARCHERS),
     }
     if as_json:
-        typer.echo(json.dumps(names, indent=1))
+        print_json(names)
         return
     from rich.table import Table
-
-    from bocl.cli.tables import make_console
 
     console = make_console()
     hints = {

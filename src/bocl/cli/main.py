@@ -62,12 +62,15 @@ def _options(
 def main(commands: typer.Typer = app) -> None:
     """Run a command line, by default that of bocl, and turn every mistake into one clear message."""
     name = commands.info.name
-    sys.path.append("")  # so that a network of the user's in the working folder is found
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show an arrow is no reason to stop
     try:
+        if any("\0" in word for word in sys.argv):
+            raise InputError("the command line holds a null character, which no name or value can have")
         sys.exit(commands(standalone_mode=False))
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
     except BoclError as error:
         print(f"{name}: {one_line(str(error))}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
@@ -77,7 +80,11 @@ def main(commands: typer.Typer = app) -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    except OSError as error:  # whoever reads the output has gone, or its disk is full
+    except OSError as error:
+        if error.filename is not None:  # what is written is told as a WorkError, so this was to be read
+            print(f"{name}: {one_line(str(error.filename))} cannot be read: {error.strerror}", file=sys.stderr)
+            sys.exit(2)
+        # Whoever reads the output has gone, or its disk is full.
         with contextlib.suppress(OSError):
             print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
         os._exit(1)  # an ordinary exit would try to write the rest again

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -20,6 +19,7 @@ def pareto_command(
 ) -> None:
     """Show which trials of a task no other beats in accuracy and parameters, and mark a choice; nothing is trained."""
     from bocl.cli.front import front_as_json, print_front
+    from bocl.cli.printing import print_json
     from bocl.records.pareto import Criterion
     from bocl.records.summary import find_run, searched_task, summarise
 
@@ -27,6 +27,6 @@ def pareto_command(
     record = searched_task(summary, len(summary.tasks) if task is None else task)
     criterion = Criterion(alpha, budget, target)
     if as_json:
-        typer.echo(json.dumps(front_as_json(summary, record, criterion), indent=1, allow_nan=False))
+        print_json(front_as_json(summary, record, criterion))
     else:
         print_front(summary, record, criterion)

@@ -20,6 +20,7 @@ def pick_command(
     device: Device = "auto",
 ) -> None:
     """Commit another trained child of the last finished task, before the next one begins; nothing is trained."""
+    from bocl.cli.printing import say
     from bocl.errors import InputError
     from bocl.experiment.pick import pick
     from bocl.records.pareto import Criterion
@@ -34,12 +35,12 @@ def pick_command(
     before, after = found.before, found.after
     where = f"task {after.index + 1}, {after.name}"
     if before == after:
-        typer.echo(f"{where}: ({widths_text(after.widths)}) is what it has; nothing was changed")
+        say(f"{where}: ({widths_text(after.widths)}) is what it has; nothing was changed")
         return
-    typer.echo(f"{where}: ({widths_text(after.widths)}) in place of ({widths_text(before.widths)})")
+    say(f"{where}: ({widths_text(after.widths)}) in place of ({widths_text(before.widths)})")
     for when, record in {"now": after, "before": before}.items():  # no test accuracies: nobody may pick by them
         added = f"+{sum(record.parameters.values()):,} parameters"
-        typer.echo(f"  {when:<6}  validation {percent(record.validation_row[-1])}  {added}")
+        say(f"  {when:<6}  validation {percent(record.validation_row[-1])}  {added}")
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -34,6 +34,7 @@ def write_report(
     make: Callable[[Sequence[RunSummary]], Report], runs: Sequence[str], out: str, assets: str | None
 ) -> None:
     """Write the page of the report that ``make`` makes of some runs, and its figures where a folder is given."""
+    from bocl.cli.printing import say
     from bocl.cli.tables import tell_torn
     from bocl.errors import FolderError
     from bocl.records.files import check_place, write_whole
@@ -54,10 +55,10 @@ def write_report(
     if assets is not None:
         with _told("give another folder with --assets"):
             files = write_assets(report, Path(assets))
-        typer.echo(f"{assets}: {counted(files, 'file')} of figures and numbers")
+        say(f"{assets}: {counted(files, 'file')} of figures and numbers")
     with _told("give another file with -o"):
         write_whole(place, text)
-    typer.echo(f"{out}: {counted(len(summaries), 'run')}, {len(text) / 1e6:.1f} MB")
+    say(f"{out}: {counted(len(summaries), 'run')}, {len(text) / 1e6:.1f} MB")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -39,9 +38,13 @@ def run_command(
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Learn the tasks of a preset or config in a row; run the same command again to resume."""
+    """Learn the tasks of a preset or config in a row; run the same command again to resume.
+
+    A config is code: the function that it names as its network is imported and called.
+    """
     from bocl.cli.comma_lists import parse_methods, parse_seeds
     from bocl.cli.display import Display
+    from bocl.cli.printing import print_json, warn
     from bocl.cli.tables import print_runs
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid
@@ -60,7 +63,7 @@ def run_command(
         out=out,
         device=device,
         at_once=at_once,
-        tell=lambda line: typer.echo(f"bocl: {line}", err=True),
+        tell=warn,
     )
     try:
         with stopping_on_terminate(), Display(runs=len(grid)) as display:
@@ -75,7 +78,7 @@ def run_command(
                 headline=headline,
             )
     except KeyboardInterrupt as stop:
-        typer.echo("bocl: stopped; run the same command again to resume after the last finished round", err=True)
+        warn("stopped; run the same command again to resume after the last finished round")
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if len(grid) == len(failed) == 1:
         raise failed.popitem()[1]
@@ -83,11 +86,10 @@ def run_command(
     if as_json:
         errors = {folder: {"error": str(error)} for folder, error in failed.items()}
         runs = [summary.as_json() | errors.get(summary.folder, {}) for summary in summaries]
-        typer.echo(json.dumps(runs, indent=1, allow_nan=False))
+        print_json(runs)
     else:
         print_runs(summaries)
     if failed:
-        typer.echo(f"\nbocl: {len(failed)} of {counted(len(grid), 'run')} failed:", err=True)
-        for folder, error in failed.items():
-            typer.echo(f"  {folder}: {error}", err=True)
+        told = [f"{folder}: {error}" for folder, error in failed.items()]
+        warn("\n  ".join([f"{len(failed)} of {counted(len(grid), 'run')} failed:", *told]))
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -17,6 +16,7 @@ def show_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show the tasks of runs, and compare the runs when there are several."""
+    from bocl.cli.printing import print_json
     from bocl.cli.tables import print_runs, print_trials, tell_missing, tell_torn
     from bocl.records.summary import summarise_all
 
@@ -25,7 +25,7 @@ def show_command(
         tell_torn(summary.folder, summary.torn_bytes)
         tell_missing(summary)
     if as_json:
-        typer.echo(json.dumps([summary.as_json() for summary in summaries], indent=1, allow_nan=False))
+        print_json([summary.as_json() for summary in summaries])
     elif task is not None:
         searched = [summary for summary in summaries if any(record.trials for record in summary.tasks)]
         for summary in searched or summaries:

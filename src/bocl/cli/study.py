@@ -38,6 +38,7 @@ def study_command(
     from pathlib import Path
 
     from bocl.cli.comma_lists import parse_seeds, parse_words
+    from bocl.cli.printing import say, warn
     from bocl.errors import ConfigError
     from bocl.experiment.study import jobs, load_study
     from bocl.experiment.workers import run_jobs
@@ -65,11 +66,11 @@ def study_command(
                 device=device,
                 data=data,
                 command=shlex.join(["bocl", *sys.argv[1:]]),
-                tell=typer.echo,
+                tell=say,
             )
     except KeyboardInterrupt as stop:
-        typer.echo("bocl: stopped; run the same command again to resume", err=True)
+        warn("stopped; run the same command again to resume")
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if failed:
-        typer.echo(f"bocl: {failed} of {counted(len(wanted), 'run')} failed", err=True)
+        warn(f"{failed} of {counted(len(wanted), 'run')} failed")
         raise typer.Exit(1)

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from bocl.cli.comparison import print_comparison
+from bocl.cli.printing import literal, make_console, warn
 from bocl.records.summary import RunSummary, journal_of, searched_task
 from bocl.wording import counted, duration, percent, points, widths_text
 
@@ -21,17 +20,11 @@ if TYPE_CHECKING:
     from bocl.experiment.audit import RunAudit
 
 
-def make_console() -> Console:
-    """Return the console for results: as wide as the terminal, or wide enough for any table if there is none."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
-
-
 def tell_torn(folder: Path, bytes_left_out: int) -> None:
     """Print a warning if a journal ends in an unfinished record."""
     if bytes_left_out:
         left_out = f"{counted(bytes_left_out, 'byte')} of it left out here, and cut off when it is run again"
-        typer.echo(f"bocl: {journal_of(folder)}: its last record is unfinished; {left_out}", err=True)
+        warn(f"{journal_of(folder)}: its last record is unfinished; {left_out}")
 
 
 def tell_missing(summary: RunSummary) -> None:
@@ -39,7 +32,7 @@ def tell_missing(summary: RunSummary) -> None:
     if summary.missing:
         first, number = summary.folder / summary.missing[0], len(summary.missing)
         gone = f"{first} is missing" if number == 1 else f"{first} and {counted(number - 1, 'other file')} are missing"
-        typer.echo(f"bocl: {gone}; results come from the journal, but the run cannot be resumed or audited", err=True)
+        warn(f"{gone}; results come from the journal, but the run cannot be resumed or audited")
 
 
 def print_runs(summaries: Sequence[RunSummary]) -> None:
@@ -54,7 +47,7 @@ def print_runs(summaries: Sequence[RunSummary]) -> None:
 def print_trials(summary: RunSummary, number: int) -> None:
     """Print every child that was trained for one task, and mark the one that was kept."""
     task = searched_task(summary, number)
-    title = escape(f"{summary.folder}: trials of task {number}, {task.name}")
+    title = literal(f"{summary.folder}: trials of task {number}, {task.name}")
     table = Table(title=title, title_justify="left", box=None)
     for column in ("trial", "added", "accuracy", "parameters", "reward", ""):
         table.add_column(column, justify="left" if column in ("added", "") else "right")
@@ -69,7 +62,7 @@ def print_trials(summary: RunSummary, number: int) -> None:
         )
     console = make_console()
     console.print(table)
-    console.print(f"[dim]units added to {escape(', '.join(summary.groups))}[/dim]")
+    console.print(f"[dim]units added to {literal(', '.join(summary.groups))}[/dim]")
     if not math.isnan(task.difficulty):
         console.print(f"difficulty M = {task.difficulty:.4f} (a fresh network's accuracy less that of trial 0)")
 
@@ -81,7 +74,7 @@ def print_audit(found: RunAudit) -> None:
         off = task.canaries
         table.add_row(
             str(task.index + 1),
-            escape(task.name),
+            literal(task.name),
             "-" if task.tensors is None else f"{task.tensors} the same",
             "-" if off is None else "the same bits" if off == 0 else f"within {off:.1g}",
             "-" if task.accuracy is None else percent(task.accuracy),
@@ -93,20 +86,20 @@ def print_audit(found: RunAudit) -> None:
         row = " and its last row" if any(task.accuracy is not None for task in found.tasks) else ""
         console.print(f"[dim]this method changes earlier tasks: what it stores now{row} can be checked[/dim]")
     checked = f"as recorded; {found.records} records, {found.files} files, journal head {found.head}"
-    console.print(escape(f"{found.folder}: {checked}"), soft_wrap=True)
+    console.print(literal(f"{found.folder}: {checked}"), soft_wrap=True)
 
 
 def results_table(*columns: str, left: Sequence[str] = ()) -> Table:
     """Return a table without lines; ``left`` names the columns that are not aligned to the right."""
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+        table.add_column(literal(column), justify="left" if column in left else "right", no_wrap=True)
     return table
 
 
 def _print_run(console: Console, summary: RunSummary) -> None:
     if not summary.tasks:
-        console.print(escape(f"{summary.folder}: no task is finished yet"))
+        console.print(literal(f"{summary.folder}: no task is finished yet"))
         return
     final = summary.tasks[-1].row
     steps = tuple(dict.fromkeys(step for task in summary.tasks for step in task.units))
@@ -115,7 +108,7 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     for task, now in zip(summary.tasks, final, strict=True):
         table.add_row(
             str(task.index + 1),
-            escape(task.name),
+            literal(task.name),
             widths_text(task.widths),
             *(widths_text(task.units.get(step, ())) for step in steps),
             percent(task.row[-1]),
@@ -131,18 +124,18 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     console.print()
     console.print(table)
     about = f"units {', '.join(('added', *steps))} in" if steps else "units added to"
-    console.print(f"[dim]{escape(about)} {escape(', '.join(summary.groups))}[/dim]\n")
+    console.print(f"[dim]{literal(about)} {literal(', '.join(summary.groups))}[/dim]\n")
     closing = Table.grid(padding=(0, 2))
     closing.add_row("average accuracy (ACC)", percent(figures["accuracy"]))
     closing.add_row("backward transfer (BWT)", f"{points(figures['backward_transfer'])} points")
     closing.add_row("forgetting", f"{points(figures['forgetting'])} points")
     named = ", ".join(f"{part} {number:,}" for part, number in parts.items() if number)
-    closing.add_row("parameters", f"{figures['parameters']:,} ({named})")
+    closing.add_row("parameters", literal(f"{figures['parameters']:,} ({named})"))
     if figures["extra_numbers"]:
         closing.add_row("kept besides them", f"{figures['extra_numbers']:,} numbers")
     closing.add_row("time", duration(figures["seconds"]))
     if not summary.finished:
         done = f"{len(summary.tasks)} of {counted(summary.wanted, 'task')}"
         closing.add_row("unfinished", f"{done}; run it again to resume")
-    closing.add_row("folder", escape(str(summary.folder)))
+    closing.add_row("folder", literal(str(summary.folder)))
     console.print(closing)

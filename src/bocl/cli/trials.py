@@ -15,6 +15,7 @@ def trials_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("prior_trials.json"),
 ) -> None:
     """Write every trial of runs to a file that another run starts from: `bocl run … --set prior_trials=FILE`."""
+    from bocl.cli.printing import say
     from bocl.records.files import check_place
     from bocl.records.prior_trials import prior_trials_of, write_prior_trials
     from bocl.records.summary import summarise_all
@@ -24,4 +25,4 @@ def trials_command(
     found = prior_trials_of(summarise_all(runs))
     write_prior_trials(found, out)
     children = counted(sum(len(task.trials) for task in found.tasks), "child", "children")
-    typer.echo(f"{children} of {counted(len(found.tasks), 'task')} written to {out}")
+    say(f"{children} of {counted(len(found.tasks), 'task')} written to {out}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -19,34 +18,45 @@ def validate_command(
     ],
     overrides: Overrides = None,
     methods: Methods = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Import and run the function that the config names as its network.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole config of each method as JSON.")] = False,
 ) -> None:
-    """Check a config: every key and value, and that its network can be traced and grown by every method named."""
+    """Check a config: every key and value, and that its network can be traced and grown by every method named.
+
+    A config is code: `bocl run` imports and calls the function that it names as its network. This command does so only
+    with --trust.
+    """
+    from dataclasses import replace
+
     from bocl.cli.comma_lists import parse_methods
-    from bocl.experiment.build import build_method, build_network, build_stream
-    from bocl.experiment.grid import plan
+    from bocl.cli.printing import print_json, say, warn
+    from bocl.experiment.build import build_method, build_network, build_stream, module_of
+    from bocl.experiment.config import load_config
+    from bocl.experiment.grid import chosen_methods, plan
     from bocl.methods.seen import check_task
     from bocl.settings import to_plain
     from bocl.wording import counted
 
-    def warn(line: str) -> None:
-        typer.echo(f"bocl: {line}", err=True)
-
-    configs = [
-        config for config, _ in plan(source, overrides or [], methods=parse_methods(methods), device="cpu", tell=warn)
-    ]
-    config, graph = configs[0], build_network(configs[0].network)
-    if config.stream.name == "permuted-digits":  # needs no download, so the network is tried on its samples too
-        first = build_stream(config)[0]
-        check_task(graph, first, seen=[])
-        for each in configs:
-            build_method(each, graph, "cpu").check_budget(first.classes)
+    named, config = parse_methods(methods), load_config(source, overrides or [])
+    module = module_of(config.network)
+    if module is None or trust:
+        configs = [each for each, _ in plan(source, overrides or [], methods=named, device="cpu", tell=warn)]
+        graph = build_network(config.network)
+        if config.stream.name == "permuted-digits":  # needs no download, so the network is tried on its samples too
+            first = build_stream(config)[0]
+            check_task(graph, first, seen=[])
+            for each in configs:
+                build_method(each, graph, "cpu").check_budget(first.classes)
+        network = "hidden groups " + ", ".join(f"{group.name} {group.width}" for group in graph.groups)
+    else:
+        configs = [replace(config, method=method) for method in chosen_methods(named, config)]
+        network = f"not built, because that runs code of {module}; add --trust if you trust it"
     if as_json:
         plain = [to_plain(each) for each in configs]
-        typer.echo(json.dumps(plain if methods else plain[0], indent=1))
+        print_json(plain if methods else plain[0])
         return
-    widths = ", ".join(f"{group.name} {group.width}" for group in graph.groups)
-    named = ", ".join(each.method for each in configs)
     tasks = counted(config.stream.tasks, "task")
-    typer.echo(f"{source} is valid: {named} on {tasks} of {config.stream.name}")
-    typer.echo(f"network {config.network.build}: hidden groups {widths}")
+    say(f"{source} is valid: {', '.join(each.method for each in configs)} on {tasks} of {config.stream.name}")
+    say(f"network {config.network.build}: {network}")

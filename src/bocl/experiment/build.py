@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
 from bocl.checks import exceeds_memory
-from bocl.errors import BoclError, ConfigError, did_you_mean
+from bocl.errors import BoclError, ConfigError, NetworkError, did_you_mean
 from bocl.experiment.config import Config, NetworkSettings
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
@@ -23,6 +27,7 @@ from bocl.seeding import seed_for
 from bocl.tasks.files import search_folders
 from bocl.tasks.streams import STREAMS
 from bocl.tasks.task import TaskStream
+from bocl.wording import shown
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "lenet": lenet, "resnet": resnet}
 
@@ -37,18 +42,31 @@ def build_stream(config: Config, data: str | None = None) -> TaskStream:
 
 
 def build_network(settings: NetworkSettings) -> Graph:
-    """Call the network's function and trace what it returns."""
+    """Call the network's function and trace what it returns. A function of the user's is code that is run here."""
     try:
         if settings.build in NETWORKS:
             return trace(_without_memory(settings))
-        return trace(_import(settings.build)(**settings.arguments))
+        return trace(_module(settings))
     except BoclError:
         raise
     except (Exception, SystemExit) as error:  # the user's function may fail in any way
         given = ", ".join(f"{name}={value!r}" for name, value in settings.arguments.items())
+        late = isinstance(error, ModuleNotFoundError)
+        way_out = "import it at the top of its module" if late else "set network.arguments"
+        raise ConfigError(f"network: {settings.build}({given}) failed: {_first_line(error)} ({way_out})") from error
+
+
+def module_of(settings: NetworkSettings) -> str | None:
+    """Return the module that a network's function is imported from, None for a network of ours."""
+    if settings.build in NETWORKS:
+        return None
+    module_name, colon, name = settings.build.partition(":")
+    if not (colon and module_name and name):
         raise ConfigError(
-            f"network: {settings.build}({given}) failed: {_first_line(error)} (set network.arguments)"
-        ) from error
+            f"network: unknown network '{settings.build}'{did_you_mean(settings.build, NETWORKS)}; "
+            "your own is package.module:function"
+        )
+    return module_name
 
 
 def _without_memory(settings: NetworkSettings) -> nn.Module:
@@ -85,15 +103,23 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Learner:
     return learner
 
 
-def _import(path: str) -> Callable[..., nn.Module]:
-    """Return the function that ``package.module:function`` names."""
-    module_name, colon, name = path.partition(":")
-    if not (colon and module_name and name):
-        raise ConfigError(
-            f"network: unknown network '{path}'{did_you_mean(path, NETWORKS)}; your own is package.module:function"
+def _module(settings: NetworkSettings) -> nn.Module:
+    """Return what the user's function makes, if it is a module."""
+    made = _import(settings)(**settings.arguments)
+    if not isinstance(made, nn.Module):
+        raise NetworkError(
+            f"network: what {settings.build} returns must be an nn.Module, not {type(made).__name__}: {shown(made)}; "
+            "name another function"
         )
+    return made
+
+
+def _import(settings: NetworkSettings) -> Callable[..., Any]:
+    """Return the function that ``package.module:function`` names."""
+    module_name, name = module_of(settings), settings.build.partition(":")[2]
+    assert module_name is not None
     try:
-        module = importlib.import_module(module_name)
+        module = _import_module(module_name)
     except (Exception, SystemExit) as error:  # the user's module may fail in any way
         raise ConfigError(f"network: cannot import '{module_name}': {_first_line(error)}") from error
     function = getattr(module, name, None)
@@ -101,6 +127,22 @@ def _import(path: str) -> Callable[..., nn.Module]:
         names = [entry for entry in vars(module) if not entry.startswith("_")]
         raise ConfigError(f"network: '{module_name}' has no function '{name}'{did_you_mean(name, names)}")
     return function  # type: ignore[no-any-return]
+
+
+def _import_module(name: str) -> ModuleType:
+    """Import a module of the user's; one that is not installed is looked for in the current folder.
+
+    Only while it is imported, not while its function runs: torch imports optional packages when it first needs them,
+    and must not find files of the same name there.
+    """
+    if name in sys.modules or find_spec(name.partition(".")[0]) is not None:
+        return importlib.import_module(name)
+    added = {os.getcwd()} - {*sys.path}
+    sys.path += added  # at the end, where it hides nothing
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path[:] = [place for place in sys.path if place not in added]
 
 
 def _first_line(error: BaseException) -> str:

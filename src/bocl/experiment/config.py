@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -22,6 +23,7 @@ from bocl.training.recipe import Recipe
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
 MOST_SEED = 2**63 - 1  # TOML's largest integer
+MOST_NAME = 200  # bytes of a folder's name; file systems take 255, with what is added to it
 if TYPE_CHECKING:
     MethodName = str
 else:
@@ -40,7 +42,10 @@ class StreamSettings:
 @section("network")
 @dataclass(frozen=True)
 class NetworkSettings:
-    """The base network: ``mlp``, ``lenet``, ``resnet``, or your own ``package.module:function``; and its arguments."""
+    """The base network: ``mlp``, ``lenet``, ``resnet``, or your own ``package.module:function``; and its arguments.
+
+    Building a network of your own imports the module and calls the function: a config is code.
+    """
 
     build: str = "mlp"
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -96,7 +101,7 @@ def presets() -> dict[str, str]:
 def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Config:
     """Read a preset by name or a TOML file by path, apply ``a.b=c`` overrides, and check everything at once."""
     name = DEFAULT_PRESET if source is None else source
-    if name.endswith(".toml") or "/" in name:
+    if _is_path(name):
         data = read_toml(name)
     elif name in presets():
         with resources.as_file(resources.files("bocl.presets") / f"{name}.toml") as path:
@@ -111,10 +116,35 @@ def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Con
     return parse(Config, data, name)
 
 
+def _is_path(source: str) -> bool:
+    return source.endswith(".toml") or "/" in source
+
+
 def _network_as_table(data: dict[str, object]) -> dict[str, object]:
     """Let ``network = "lenet"`` stand for ``network.build = "lenet"``."""
     network = data.get("network")
     return {**data, "network": {"build": network}} if isinstance(network, str) else data
+
+
+def folder_name(source: str) -> str:
+    """Name the folder of the runs of a preset, or of a config file, which may lie anywhere."""
+    name = Path(source).stem if _is_path(source) else source
+    if problem := unfit_for_folder(name):
+        raise ConfigError(f"{source}: '{name}' {problem}, so no folder can be called so; rename the file")
+    return name
+
+
+def unfit_for_folder(name: str) -> str | None:
+    """Say why a name is not that of one folder inside another, or return None."""
+    if name in ("", ".", ".."):
+        return "stands for another folder" if name else "is empty"
+    if "/" in name or "\\" in name:
+        return "is a path"
+    if not name.isprintable():
+        return "holds characters that cannot be printed"
+    if len(name.encode()) > MOST_NAME:
+        return f"has more than {MOST_NAME} bytes"
+    return None
 
 
 def run_name(method: MethodName, seed: int) -> str:

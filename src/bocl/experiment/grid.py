@@ -11,7 +11,7 @@ from typing import Literal
 
 from bocl.errors import NetworkError, WorkError
 from bocl.experiment.build import build_method, build_network
-from bocl.experiment.config import DEFAULT_PRESET, Config, MethodName, load_config, run_name
+from bocl.experiment.config import DEFAULT_PRESET, Config, MethodName, folder_name, load_config, run_name
 from bocl.experiment.run import run
 from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.experiment.store import check_folder
@@ -40,10 +40,10 @@ def plan(
     With `all` methods, one that does not take the network is left out, and ``tell`` is called with the reason.
     """
     base = load_config(source, overrides)
-    folder = Path(out) if out else Path("runs") / Path(source or DEFAULT_PRESET).stem
+    folder = Path(out) if out else Path("runs") / folder_name(source or DEFAULT_PRESET)
     graph = build_network(base.network)
     grid: Grid = []
-    for method in METHODS if methods == "all" else methods or [base.method]:
+    for method in chosen_methods(methods, base):
         try:
             build_method(replace(base, method=method), graph, device)
         except NetworkError as error:
@@ -57,6 +57,11 @@ def plan(
         grid += [(config, folder / run_name(method, config.seed)) for config in configs]
     check_at_once(at_once, len(grid), resolve_device(device), graph.draws)
     return grid
+
+
+def chosen_methods(methods: Sequence[MethodName] | Literal["all"] | None, base: Config) -> Sequence[MethodName]:
+    """Return the methods a command asks for, by default that of its config."""
+    return list(METHODS) if methods == "all" else methods or [base.method]
 
 
 def run_grid(

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bocl.errors import ConfigError, did_you_mean
 from bocl.experiment.build import build_method, build_network
-from bocl.experiment.config import Config, MethodName, load_config, run_name
+from bocl.experiment.config import Config, MethodName, folder_name, load_config, run_name, unfit_for_folder
 from bocl.settings import parse, read_toml
 
 
@@ -36,6 +36,10 @@ class StudyRun:
     set: tuple[str, ...] = ()
     on: tuple[str, ...] | None = None
     headline: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name is not None and (problem := unfit_for_folder(self.name)):
+            raise ConfigError(f"'{self.name}' {problem}, and a run's name is that of its folder; give it another")
 
     @property
     def title(self) -> str:
@@ -77,9 +81,14 @@ class Job:
         return replace(load_config(self.preset, self.overrides), method=self.method, seed=self.seed)
 
     @property
+    def preset_name(self) -> str:
+        """The name of its preset or config file, which may lie anywhere."""
+        return folder_name(self.preset)
+
+    @property
     def place(self) -> Path:
         """The folder of its runs, under the study's."""
-        return Path(self.preset) / self.name
+        return Path(self.preset_name) / self.name
 
     @property
     def run_place(self) -> Path:
@@ -124,6 +133,8 @@ def jobs(
     wanted: dict[Path, Job] = {}
     for job in found:
         other = wanted.get(job.run_place, job)
+        if job.preset != other.preset:
+            raise ConfigError(f"{other.preset} and {job.preset} have one name, and so one folder; rename one of them")
         headline = job.headline or other.headline  # one study that marks it is enough
         if replace(job, headline=headline) != replace(other, headline=headline):
             raise ConfigError(f"two studies have a run '{job.name}' on {job.preset} that differs; rename one of them")

@@ -119,17 +119,18 @@ def _command(job: Job, out: Path, options: Sequence[str]) -> list[str]:
     sets = [word for override in job.overrides for word in ("--set", override)]
     which = [job.preset, "--methods", job.method, "--seeds", str(job.seed), *sets]
     which += ["--headline"] if job.headline else []
-    return [sys.executable, "-m", "bocl", "run", *which, "--out", str(out / job.place), "--json", *options]
+    # -P: no file of the current folder is imported in place of ours
+    return [sys.executable, "-P", "-m", "bocl", "run", *which, "--out", str(out / job.place), "--json", *options]
 
 
 def _record(job: Job, records: Path) -> Path:
-    return records / job.preset / f"{job.name}-seed-{job.seed}.jsonl"
+    return records / job.preset_name / f"{job.name}-seed-{job.seed}.jsonl"
 
 
 def _recorded(job: Job, records: Path) -> bool:
     """Whether the records hold this run, finished, with the same settings as far as its results depend on them."""
     loose = _record(job, records)
-    archived = records / f"{job.preset}{SUFFIX}" / loose.name
+    archived = records / f"{job.preset_name}{SUFFIX}" / loose.name
     place = next((place for place in (loose, archived) if journal_of(place) == place), None)
     if place is None:
         return False

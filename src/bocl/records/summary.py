@@ -169,6 +169,8 @@ def find_runs(place: str | Path) -> list[Path]:
 
 def _runs_of(grid: Path) -> Iterator[Path]:
     """Yield the runs in a folder. A journal in the folder PLACE replaces the one of the same name in PLACE.tar.xz."""
+    if os.path.isdir(grid):
+        os.listdir(grid)  # glob takes a folder that cannot be read for an empty one
     yield from (path.parent for path in grid.glob(f"*/{JOURNAL}"))
     yield from grid.glob("*.jsonl")
     for archive in (path for path in grid.glob(f"*{SUFFIX}") if path.is_file() and holds_journals(path)):

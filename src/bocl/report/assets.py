@@ -16,6 +16,8 @@ from bocl.wording import one_line
 
 _SPECIAL = re.compile(r"[\\{}&%$#_^~]")
 _IN_LATEX = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+_FIGURE = re.compile(r"[+-]?[\d,.]+( ± [\d,.]+)?( %)?")
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # a spreadsheet computes a cell that begins so
 _UNICODE = {"±": r"$\pm$", "→": r"$\to$", "α": r"$\alpha$", "−": "$-$"}
 
 
@@ -61,13 +63,18 @@ def _table_files(table: Table) -> Iterator[tuple[str, bytes]]:
 def to_csv(table: Table) -> str:
     """Return a table with every digit of its numbers."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.header)
-    writer.writerows(
-        ["" if cell is None else one_line(cell) if isinstance(cell, str) else cell for cell in row]
-        for row in table.rows
+    csv.writer(text, lineterminator="\n").writerows(
+        [_plain(cell) for cell in row] for row in (table.header, *table.rows)
     )
     return text.getvalue()
+
+
+def _plain(cell: Cell) -> Cell:
+    """Return a number as it is, and words so that no spreadsheet takes them for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    words = one_line(cell)
+    return f"'{words}" if words.lstrip().startswith(_FORMULA) and not _FIGURE.fullmatch(words) else words
 
 
 def to_latex(table: Table) -> str:
@@ -91,4 +98,4 @@ def _latex(cell: Cell) -> str:
 
 def _safe(name: str) -> str:
     """Return a name that every file system accepts."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.") or "unnamed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 from collections.abc import Iterable, Sequence
@@ -42,9 +44,12 @@ def page(report: Report) -> str:
         _runs(report.streams),
         "</main>",
     ]
+    style = f"{_style()}{report.css}"
+    head = '<meta name=viewport content="width=device-width, initial-scale=1"><title>bocl report</title>'
     return (
-        OPENING + '<meta name=viewport content="width=device-width, initial-scale=1"><title>bocl report</title>'
-        f"<style>{_style()}{report.css}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+        f"{OPENING}{_policy(style)}{head}<style>{style}</style></head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
     )
 
 
@@ -59,6 +64,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") 
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     named = f" {kind}" if kind else ""
     return f'<div class="scroll{named}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _policy(style: str) -> str:
+    """Let a browser apply this style and nothing else: no script, and nothing from elsewhere."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    allowed = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return f'<meta http-equiv=Content-Security-Policy content="{allowed}">'
 
 
 def _style() -> str:
