@@ -36,6 +36,7 @@ from bocl.records.journal import to_json as as_json
 from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
 from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
+from bocl.training.surroundings import usual_surroundings
 
 FORMAT = 2
 TENSOR_FORMAT = 1  # of the file of weights
@@ -54,6 +55,7 @@ _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, Recur
 # Writing.
 
 
+@usual_surroundings()
 def save(method: Learner, folder: str | Path) -> None:
     """Write a learner to a folder, which must be new, empty or hold an older save."""
     folder = Path(folder)
@@ -148,6 +150,7 @@ def _seal(model: Mapping[str, Any]) -> str:
 # Reading.
 
 
+@usual_surroundings()
 def load(folder: str | Path, *, device: str | torch.device = "auto", **options: Any) -> Any:
     """Rebuild a learner from its folder; it predicts the same bits and can learn further tasks.
 
