@@ -173,12 +173,12 @@ def test_a_search_is_the_same_wherever_it_is_called(search):
     assert_same(everything(learner), alone)
 
 
-def test_a_recipe_in_bf16_is_the_same_within_an_autocast():
-    learner = make("sn", precision="bf16")
+def test_a_recipe_in_bf16_is_the_same_within_an_autocast(method):
+    learner = make(method, precision="bf16")
     with torch.autocast("cpu", torch.bfloat16):
         for task in tasks():
             learner.learn(task)
-    assert_same(everything(learner), learnt_alone("sn", precision="bf16"))
+    assert_same(everything(learner), learnt_alone(method, precision="bf16"))
 
 
 def test_tasks_made_in_inference_mode_can_be_learnt():

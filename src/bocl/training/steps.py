@@ -241,7 +241,6 @@ def batch_losses(
     part = None if precomputed is None else precomputed.index_select(0, batch)
     with torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
         logits = network(x, task.index, part)
-    torch.clear_autocast_cache()  # within a caller's autocast, copies of these weights would serve the next step too
     count, samples, classes = logits.shape
     flat = logits.reshape(-1, classes).to(x.dtype)
     each = F.cross_entropy(flat, labels.expand(count, samples).reshape(-1), reduction="none")
