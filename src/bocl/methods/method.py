@@ -139,7 +139,7 @@ class Learner:
         return learned
 
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
-        """Learn one more task, which fits the network and the budget; no tensor kept before changes in place."""
+        """Learn one more task, which fits the network and the budget; write into no tensor that is kept."""
         raise NotImplementedError
 
     @contextmanager
