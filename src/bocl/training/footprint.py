@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bocl.training.batches import DeviceTask
+from bocl.training.draws import Draws
 from bocl.training.trainable import Trainable
 
 COPIES_OF_WEIGHTS = 4  # the weights, their gradients, two moments of the optimiser
@@ -34,7 +35,8 @@ def _kept_bytes(network: Trainable, task: DeviceTask, samples: int) -> int:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    draws = Draws(network, task.device, seed=0)  # what is dropped out does not change how much is kept
+    with draws.in_use(), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         logits = network(task.train.rows(slice(samples))[0], task.index)
     del logits  # kept until here, so that the storages noted above keep their addresses
     return sum(kept.values())
