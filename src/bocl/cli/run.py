@@ -96,5 +96,5 @@ def run_command(
         print_runs(summaries)
     if failed:
         told = [f"{folder}: {error}" for folder, error in failed.items()]
-        warn("\n  ".join([f"{len(failed)} of {counted(len(grid), 'run')} failed:", *told]))
+        warn(f"{len(failed)} of {counted(len(grid), 'run')} failed:", *told)
         raise typer.Exit(1)
