@@ -1,0 +1,121 @@
+"""Torture bocl, and see that nothing is lost.
+
+    python tests/torture                    all parts, from where the last call stopped
+    python tests/torture kills disks        only these
+    python tests/torture --minutes 10       as much of it as that time allows
+    python tests/torture kills --short      a few cases of a part, for the test suite; nothing is kept
+
+Once all parts are done, with the same source, the result is written to tests/torture-last-run.json and to the page of
+the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+import torch
+from cases import Case, Group
+from record import Done, Progress, describe, publish, write_table
+
+PARTS = ("kills", "corruption", "sequences", "disks", "soak")
+
+
+def main() -> int:
+    """Do what the command line asks for; return 1 if anything is wrong, 3 if the time was up first."""
+    parser = argparse.ArgumentParser(description="Torture bocl, and see that nothing is lost.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--minutes", type=float, help="stop after so many; the next call goes on")
+    parser.add_argument("--short", action="store_true", help="a few cases, for the test suite")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    torch.set_num_threads(1)
+    parts = options.parts or PARTS
+    if options.short:
+        return max(_short(part) for part in parts)
+    until = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
+    wrong = 0
+    for part in parts:
+        progress = Progress(part)
+        print(f"{part}: kept in {progress.path}", flush=True)
+        for group in import_module(part).groups():
+            done = progress.of(group.name)
+            if not done.finished:
+                _go_on(group, done, progress, until)
+            _tell(group.name, done)
+            wrong += len(done.wrong)
+            if time.monotonic() > until:
+                print("the time is up; the next call goes on from here")
+                return 1 if wrong else 3
+    if result := publish(PARTS):
+        write_table(result)
+        print(describe(result))
+    return 1 if wrong else 0
+
+
+def _go_on(group: Group, done: Done, progress: Progress, until: float) -> None:
+    """Do the cases of a group that were not done yet, until the time is up."""
+    with tempfile.TemporaryDirectory() as place:
+        for number, case in enumerate(_cases(group, Path(place), done)):
+            if number < done.cases:
+                continue
+            if time.monotonic() > until:
+                return
+            _do(case, done)
+            progress.keep()
+    done.finished = True
+    progress.keep()
+
+
+def _short(part: str) -> int:
+    """Do a few cases of a part; return whether any was wrong."""
+    wrong = 0
+    for group in import_module(part).groups():
+        if group.few:
+            done = Done()
+            with tempfile.TemporaryDirectory() as place:
+                cases = list(_cases(group, Path(place), done))
+                for case in random.Random(group.name).sample(cases, min(group.few, len(cases))):
+                    _do(case, done)
+            _tell(group.name, done)
+            wrong += len(done.wrong)
+    return 1 if wrong else 0
+
+
+def _cases(group: Group, place: Path, done: Done) -> Iterable[Case]:
+    """Yield the cases of a group; one that cannot even be made ready is wrong."""
+    try:
+        yield from group.cases(place)
+    except Exception as error:
+        done.wrong.append(f"{group.name}: not ready: {_words(error)}")
+
+
+def _do(case: Case, done: Done) -> None:
+    began = time.perf_counter()
+    try:
+        done.add(case.do())
+    except Exception as error:
+        done.add({})
+        done.wrong.append(f"{case.what}: {_words(error)}")
+        print(f"  wrong: {done.wrong[-1]}", file=sys.stderr, flush=True)
+    done.seconds += time.perf_counter() - began
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+
+
+def _tell(name: str, done: Done) -> None:
+    figures = ", ".join(f"{count} {what}" for what, count in done.figures.items())
+    print(f"  {name}: {done.cases} cases, {len(done.wrong)} wrong; {figures}; {done.seconds:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
