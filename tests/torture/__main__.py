@@ -4,6 +4,7 @@
     python tests/torture kills disks        only these
     python tests/torture --minutes 10       as much of it as that time allows
     python tests/torture kills --short      a few cases of a part, for the test suite; nothing is kept
+    python tests/torture --only "call 17"   the cases whose words, as a failure tells them, hold these; nothing is kept
 
 Once all parts are done, with the same source, the result is written to tests/torture-last-run.json and to the page of
 the documentation.
@@ -24,7 +25,8 @@ import torch
 from cases import Case, Group
 from record import Done, Progress, describe, publish, write_table
 
-PARTS = ("kills", "corruption", "sequences", "disks", "soak")
+HERE = Path(__file__).parent
+PARTS = [part for part in ("kills", "corruption", "sequences", "disks", "soak") if (HERE / f"{part}.py").exists()]
 
 
 def main() -> int:
@@ -33,13 +35,14 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--minutes", type=float, help="stop after so many; the next call goes on")
     parser.add_argument("--short", action="store_true", help="a few cases, for the test suite")
+    parser.add_argument("--only", metavar="WORDS", help="cases whose words hold these")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
     parts = options.parts or PARTS
-    if options.short:
-        return max(_short(part) for part in parts)
+    if options.short or options.only:
+        return max(_some(part, options.only) for part in parts)
     until = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
     wrong = 0
     for part in parts:
@@ -74,15 +77,16 @@ def _go_on(group: Group, done: Done, progress: Progress, until: float) -> None:
     progress.keep()
 
 
-def _short(part: str) -> int:
-    """Do a few cases of a part; return whether any was wrong."""
+def _some(part: str, words: str | None) -> int:
+    """Do the cases of a part that hold some words, or a few; return whether any was wrong."""
     wrong = 0
     for group in import_module(part).groups():
-        if group.few:
+        if group.few or words:
             done = Done()
             with tempfile.TemporaryDirectory() as place:
                 cases = list(_cases(group, Path(place), done))
-                for case in random.Random(group.name).sample(cases, min(group.few, len(cases))):
+                few = random.Random(group.name).sample(cases, min(group.few, len(cases)))
+                for case in [case for case in cases if words in case.what] if words else few:
                     _do(case, done)
             _tell(group.name, done)
             wrong += len(done.wrong)

@@ -31,7 +31,7 @@ Work = Callable[[], tuple[int, str]]
 class Mishap:
     """What goes wrong, and when.
 
-    kind   kill: the process dies before the call; half: halfway through it, a write
+    kind   kill: the process dies before the call; half: halfway through it, where it is a write
            full, partly full, read-only: this call fails and those after it; "partly" takes part of a write first
     at     the number of the call, from 1; 0 never
     after  or the seconds after which the parent kills the child
@@ -115,7 +115,7 @@ def _watch_calls(mouth: int, mishap: Mishap) -> None:
         nonlocal is_full
         match mishap.kind:
             case "kill" | "half" if count == mishap.at:
-                if mishap.kind == "half":
+                if mishap.kind == "half" and name == "write":
                     real(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
             case "SIGINT" | "SIGTERM" if count == mishap.at:
