@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 from cases import Case, Group
-from record import Done, Progress, describe, publish, write_table
+from record import Done, Progress, describe, last_result, publish, write_table
 
 HERE = Path(__file__).parent
 PARTS = [part for part in ("kills", "corruption", "sequences", "disks", "soak") if (HERE / f"{part}.py").exists()]
@@ -43,6 +43,7 @@ def main() -> int:
     parts = options.parts or PARTS
     if options.short or options.only:
         return max(_some(part, options.only) for part in parts)
+    print(describe(last_result()))
     until = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
     wrong = 0
     for part in parts:

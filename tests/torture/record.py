@@ -19,8 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "tests" / "torture-last-run.json"
-PAGE = ROOT / "docs" / "guides" / "torture.md"
-BEGIN, END = "<!-- made by `make torture` -->", "<!-- until here -->"
+PAGE = ROOT / "docs" / "nothing-is-lost.md"
+BEGIN, END = "<!-- torture -->\n", "<!-- /torture -->"
 
 sys.path.append(str(ROOT / "tests"))
 from gpu_record import commit, source_hash  # noqa: E402
@@ -107,8 +107,15 @@ def publish(parts: Iterable[str], place: Path = PLACE, kept: Path | None = None)
     return run
 
 
-def describe(run: Mapping[str, Any]) -> str:
+def last_result(place: Path = PLACE) -> dict[str, Any] | None:
+    """Return the result on record."""
+    return json.loads(place.read_text(encoding="utf-8")) if place.exists() else None
+
+
+def describe(run: Mapping[str, Any] | None) -> str:
     """Say in one line what a result tells."""
+    if run is None:
+        return "no torture is on record: `make torture` writes tests/torture-last-run.json"
     cases, wrong = (sum(part[name] for part in run["parts"].values()) for name in ("cases", "wrong"))
     since = "of this source" if run["source"] == source_hash() else "the source has changed since"
     at = f" at {run['commit']}" if run["commit"] else ""
@@ -132,9 +139,13 @@ def table(run: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def table_on(page: Path = PAGE) -> str:
+    """Return the table that a page shows."""
+    return page.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+
+
 def write_table(run: Mapping[str, Any], page: Path = PAGE) -> None:
     """Put the table of a result into its page."""
-    text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table(run)}\n{END}{after}", encoding="utf-8")
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    page.write_text(f"{before}{begin}{table(run)}\n{end}{after}", encoding="utf-8")
