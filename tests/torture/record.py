@@ -78,14 +78,15 @@ def harness_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def publish(parts: Iterable[str], place: Path = PLACE, kept: Path | None = None) -> dict[str, Any] | None:
-    """Write the result of all parts, if all are done; return it."""
+def publish(parts: Mapping[str, Iterable[str]], place: Path = PLACE, kept: Path | None = None) -> dict[str, Any] | None:
+    """Write the result of all parts, {name: its groups}, if all are done; return it."""
     import torch
 
     results = {}
-    for part in parts:
-        groups = Progress(part, kept).groups.values()
-        if not groups or not all(done.finished for done in groups):
+    for part, names in parts.items():
+        progress = Progress(part, kept)
+        groups = [progress.of(name) for name in names]
+        if not all(done.finished for done in groups):
             return None
         figures: Counter[str] = Counter()
         for done in groups:

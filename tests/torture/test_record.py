@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from record import Done, Progress, describe, last_result, publish, table, table_on, write_table
+from record import Progress, describe, last_result, publish, table, table_on, write_table
 
 RUN = {
     "date": "2026-01-02",
@@ -35,20 +35,20 @@ def test_a_result_is_told_in_one_line_and_in_a_table(tmp_path):
     assert page.read_text().endswith("\nafter\n")
 
 
-def test_a_result_is_written_once_all_parts_are_done(tmp_path):
-    place = tmp_path / "run.json"
-    for part in ("one", "two"):
-        assert publish(("one", "two"), place, tmp_path) is None
-        progress = Progress(part, tmp_path)
-        done: Done = progress.of("a group")
-        done.add({"kills": 2})
-        done.add({"kills": 1})
-        progress.keep()
-        assert publish(("one", "two"), place, tmp_path) is None
-        assert Progress(part, tmp_path).of("a group").cases == 2
-        done.finished = True
-        progress.keep()
-    run = publish(("one", "two"), place, tmp_path)
+def test_a_result_is_written_once_all_groups_of_all_parts_are_done(tmp_path):
+    place, parts = tmp_path / "run.json", {"one": ["a", "b"], "two": ["c"]}
+    for part, groups in parts.items():
+        for name in groups:
+            progress = Progress(part, tmp_path)
+            done = progress.of(name)
+            for kills in (2, 1):
+                done.add({"kills": kills})
+            progress.keep()
+            assert publish(parts, place, tmp_path) is None
+            assert Progress(part, tmp_path).of(name).cases == 2
+            done.finished = True
+            progress.keep()
+    run = publish(parts, place, tmp_path)
     assert json.loads(place.read_text()) == run
-    assert run["parts"]["two"] == {"cases": 2, "wrong": 0, "minutes": 0.0, "figures": {"kills": 3}}
+    assert run["parts"]["one"] == {"cases": 4, "wrong": 0, "minutes": 0.0, "figures": {"kills": 6}}
     assert "of this source" in describe(run)
