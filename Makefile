@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check docs replicate page torture corruption fuzz format clean
+.PHONY: demo test check docs replicate page torture fuzz format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -48,11 +48,8 @@ ifeq ($(KEPT),$(OURS))
 	$(BIN)/python -m replication.tables --write
 endif
 
-torture: $(READY)  ## kill runs at every system call and at random moments, and see that nothing is lost
-	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/kills.py
-
-corruption: $(READY)  ## damage every file of a run in every way, and see that nothing answers wrongly
-	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/corruption.py
+torture: $(READY)  ## kills, damages, full disks, crashes in a row: an hour, and goes on where it stopped; PART=kills: a part; MINUTES=10: so much
+	OMP_NUM_THREADS=1 $(BIN)/python tests/torture $(PART) $(if $(MINUTES),--minutes $(MINUTES))
 
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
