@@ -17,7 +17,7 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
 
-docs: .venv/.docs-ready  ## the documentation as a site, docs/_build/index.html; warnings are errors
+docs: $(READY)  ## the documentation as a site, docs/_build/index.html; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
 TOGETHER := systems search attention warm-start price equal-size front more-seeds
@@ -57,7 +57,7 @@ corruption: $(READY)  ## damage every file of a run in every way, and see that n
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
-.PHONY: test-gpu dist
+.PHONY: test-gpu dist lock
 
 test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
 	$(BIN)/pytest -m gpu -n 0
@@ -72,11 +72,17 @@ format: $(READY)
 clean:
 	rm -rf .venv
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $(READY)
+lock:  ## pin again what is installed here, with hashes; needs uv; UPGRADE="--upgrade-package numpy" takes newer versions
+	$(PYTHON) .ci/lock.py $(UPGRADE)
 
-.venv/.docs-ready: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	touch .venv/.docs-ready
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+LOCKED := $(PIP) install --require-hashes --only-binary :all: --no-deps
+
+# PyTorch's default build for Linux needs the libraries of CUDA, its other builds do not; pip's settings choose the build.
+$(READY): pyproject.toml requirements.txt requirements-cuda.txt
+	$(PYTHON) -m venv .venv
+	$(LOCKED) -r requirements.txt
+	if $(BIN)/pip show torch | grep -q '^Requires:.*nvidia'; then $(LOCKED) -r requirements-cuda.txt; fi
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) check
+	touch $(READY)
