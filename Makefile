@@ -76,13 +76,13 @@ lock:  ## pin again what is installed here, with hashes; needs uv; UPGRADE="--up
 	$(PYTHON) .ci/lock.py $(UPGRADE)
 
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
-LOCKED := $(PIP) install --require-hashes --only-binary :all: --no-deps
 
-# PyTorch's default build for Linux needs the libraries of CUDA, its other builds do not; pip's settings choose the build.
-$(READY): pyproject.toml requirements.txt requirements-cuda.txt
+# PyTorch's CPU build where pip is configured to find it, and otherwise the default build.
+$(READY): pyproject.toml $(wildcard requirements/*)
 	$(PYTHON) -m venv .venv
-	$(LOCKED) -r requirements.txt
-	if $(BIN)/pip show torch | grep -q '^Requires:.*nvidia'; then $(LOCKED) -r requirements-cuda.txt; fi
+	cpu=$$(grep -o '[0-9.]*+cpu' requirements/cpu.txt); \
+	$(PIP) index versions torch 2>/dev/null | grep -qF "$$cpu" && build=cpu || build=cuda; \
+	$(PIP) install --require-hashes --only-binary :all: --no-deps -r requirements/common.txt -r requirements/$$build.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	$(PIP) check
 	touch $(READY)
