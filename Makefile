@@ -81,7 +81,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 $(READY): pyproject.toml $(wildcard requirements/*)
 	$(PYTHON) -m venv .venv
 	cpu=$$(grep -o '[0-9.]*+cpu' requirements/cpu.txt); \
-	$(PIP) index versions torch 2>/dev/null | grep -qF "$$cpu" && build=cpu || build=cuda; \
+	$(BIN)/pip index versions torch 2>/dev/null | grep -qF "$$cpu" && build=cpu || build=cuda; \
 	$(PIP) install --require-hashes --only-binary :all: --no-deps -r requirements/common.txt -r requirements/$$build.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	$(PIP) check
