@@ -72,7 +72,7 @@ format: $(READY)
 clean:
 	rm -rf .venv
 
-lock:  ## pin again what is installed here, with hashes; needs uv; UPGRADE="--upgrade-package numpy" takes newer versions
+lock:  ## pin what is installed here, with hashes; needs uv; UPGRADE="--upgrade-package numpy" takes a newer one
 	$(PYTHON) .ci/lock.py $(UPGRADE)
 
 PIP := $(BIN)/pip --quiet --disable-pip-version-check

@@ -19,15 +19,16 @@ OF_CUDA = re.compile(r"(cuda|nvidia)-|torch=|triton=")  # what is in cuda.txt
 def main() -> None:
     """Resolve for every platform and Python, and write both files."""
     entries = _resolve(sys.argv[1:])
-    _write(COMMON, "All that make installs, but for PyTorch.", [each for each in entries if not OF_CUDA.match(each)])
-    _write(CUDA, "PyTorch's default build, with the libraries of CUDA.", [each for each in entries if OF_CUDA.match(each)])
+    of_cuda = [entry for entry in entries if OF_CUDA.match(entry)]
+    _write(COMMON, "All that make installs, but for PyTorch.", [entry for entry in entries if entry not in of_cuda])
+    _write(CUDA, "PyTorch's default build, with the libraries of CUDA.", of_cuda)
     (torch,) = (entry.split()[0] for entry in entries if entry.startswith("torch="))
     if f"{torch}+cpu " not in CPU.read_text():
         sys.exit(f"{CPU.name} is not for {torch}; its hashes are on no index that uv reads: put the new ones there")
 
 
 def _resolve(options: list[str]) -> list[str]:
-    """Return one entry per package, `name==version ; marker` with its hashes; uv keeps to the versions pinned so far."""
+    """Return one entry per package, `name==version ; marker` and its hashes; versions that are pinned stay."""
     pins = re.findall(r"^\w.*==[^\\\n]*", COMMON.read_text() + CUDA.read_text(), re.MULTILINE)
     with tempfile.TemporaryDirectory() as scratch:
         pinned = Path(scratch) / "requirements.txt"
