@@ -17,7 +17,7 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
 
-docs: .venv/.docs-ready  ## the documentation as a site, docs/_build/index.html; warnings are errors
+docs: $(READY)  ## the documentation as a site, docs/_build/index.html; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
 TOGETHER := systems search attention warm-start price equal-size front more-seeds
@@ -54,7 +54,7 @@ torture: $(READY)  ## kills, damages, full disks, crashes in a row: an hour, and
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
-.PHONY: test-gpu dist
+.PHONY: test-gpu dist lock
 
 test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
 	$(BIN)/pytest -m gpu -n 0
@@ -69,11 +69,17 @@ format: $(READY)
 clean:
 	rm -rf .venv
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $(READY)
+lock:  ## pin what is installed here, with hashes; needs uv; UPGRADE="--upgrade-package numpy" takes a newer one
+	$(PYTHON) .ci/lock.py $(UPGRADE)
 
-.venv/.docs-ready: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	touch .venv/.docs-ready
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+
+# PyTorch's CPU build where pip is configured to find it, and otherwise the default build.
+$(READY): pyproject.toml $(wildcard requirements/*)
+	$(PYTHON) -m venv .venv
+	cpu=$$(grep -o '[0-9.]*+cpu' requirements/cpu.txt); \
+	$(BIN)/pip index versions torch 2>/dev/null | grep -qF "$$cpu" && build=cpu || build=cuda; \
+	$(PIP) install --require-hashes --only-binary :all: --no-deps -r requirements/common.txt -r requirements/$$build.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) check
+	touch $(READY)

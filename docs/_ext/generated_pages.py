@@ -22,7 +22,7 @@ from bocl.method_table import METHODS, MethodEntry
 
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
-PROJECT = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PROJECT = {f"{name.upper()}.md": f"{name}.md" for name in ("architecture", "contributing", "security", "changelog")}
 ROOMS = {
     "methods": "Learning and running",
     "experiment": "Learning and running",

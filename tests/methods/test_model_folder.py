@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import os
@@ -28,6 +29,7 @@ from bocl.methods.joint import Joint
 from bocl.methods.pgn import PGN
 from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
+from bocl.methods.tensor_files import pack
 
 SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den"]
 
@@ -627,3 +629,15 @@ def test_a_load_next_to_two_saves_sees_a_whole_model(tmp_path):
         assert any(torch.equal(found, logits) for logits in said)
     assert failures == []
     assert len(list((tmp_path / "model").iterdir())) == 2, "model.json and the weights it names"
+
+
+def test_writing_tensors_leaves_nothing_in_memory():
+    def types() -> int:
+        gc.collect()
+        return sum(issubclass(type(found), type) for found in gc.get_objects())
+
+    pack({"a": torch.zeros(1)}, "canaries, format 2")
+    before = types()
+    for size in range(2, 40):
+        pack({"a": torch.zeros(size)}, "canaries, format 2")
+    assert types() == before
