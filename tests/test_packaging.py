@@ -150,6 +150,12 @@ def test_nothing_is_installed_unless_its_hash_is_locked(path):
     assert installs or path == ".ci/run"
 
 
+def test_the_versions_for_others_are_those_of_the_lock():
+    ours = {str(pin) for found in pins("common", "cuda").values() for pin in found}
+    theirs = {str(Requirement(line)) for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"}
+    assert theirs == ours
+
+
 def test_both_builds_of_pytorch_are_of_one_version():
     (default,), (cpu,) = pins("cuda")["torch"], pins("cpu")["torch"]
     assert str(cpu.specifier) == f"{default.specifier}+cpu"
