@@ -165,6 +165,8 @@ def project_file(name: str) -> str:
         words, target = found.groups()
         if target.startswith(("http", "#")):
             return found[0]
+        if target.startswith("docs/"):
+            return f"[{words}](../{target.removeprefix('docs/')})"
         return f"[{words}]({PROJECT[target]})" if target in PROJECT else words
 
     return re.sub(r"\[([^]]+)\]\(([^)]+)\)", link, (ROOT / name).read_text(encoding="utf-8"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 
 def check(fact: bool, otherwise: str) -> None:
@@ -37,8 +36,3 @@ class Group:
     name: str
     cases: Callable[[Path], Iterable[Case]]
     few: int = 0
-
-
-def counted(**figures: Any) -> dict[str, int]:
-    """Return figures that are not zero."""
-    return {name.replace("_", " "): int(value) for name, value in figures.items() if value}

@@ -1,7 +1,7 @@
 """Damage every file of a run or a model in every way, and see that nothing answers wrongly, and no refusal changes it.
 
 Of every damaged copy, each command either gives what the whole one gives, or refuses with exit code 1 or 2 and one line
-that names a damaged file. One that can do without it may say so, in such a line. None raises anything else, hangs, or
+that names a damaged file. One that can do without it may say so in such lines. None raises anything else, hangs, or
 answers differently. A journal cut at a record is the journal of an earlier moment: it may be shown as such, and run to
 the same end.
 
@@ -141,11 +141,10 @@ class Judge:
             may_be_named.append(str(folder))
         if answer.code not in (0, 1, 2):
             return f"exit code {answer.code}"
-        if answer.code or lines:  # a refusal, or a remark of a command that can do without what is damaged
-            if len(lines) != 1 or not lines[0].startswith("bocl: "):
-                return f"not one line: {answer.said!r}"
-            if answer != wanted and not any(part in lines[0] for part in may_be_named):
-                return f"names no damaged file: {answer.said!r}"
+        if any(not line.startswith("bocl: ") for line in lines) or (answer.code and len(lines) != 1):
+            return f"not one line: {answer.said!r}"
+        if answer != wanted and not all(any(part in line for part in may_be_named) for line in lines):
+            return f"names no damaged file: {answer.said!r}"
         if answer.code:
             return ""
         if damage.forged:

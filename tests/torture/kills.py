@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from cases import Case, Group, check, counted
+from cases import Case, Group, check
 from commands import call, from_python, run_words, told
 from forks import Mishap, every_kill, in_a_fork
 from states import all_it_learnt, outcome
@@ -111,7 +111,7 @@ def of_runs(methods: str, seeds: str, place: Path, *, most: int | None, random_m
             kept = (folder / JOURNAL).read_bytes().startswith(old[: old.rfind(b"\n") + 1])
             check(kept, "what the journal held was changed")
         check(outcome(folders) == wanted, "it came to something else")
-        return counted(kills=deaths)
+        return {"kills of grids" if "," in methods else "kills of runs": deaths}
 
     calls = list(every_kill(undisturbed.calls))
     for mishap in calls if most is None else draw.sample(calls, min(most, len(calls))):
@@ -153,7 +153,7 @@ def of_picks(place: Path) -> Iterator[Case]:
         again = in_a_fork(pick)
         check(again.code == 0, f"the pick cannot be made again: {again.said}")
         check(end() == wanted, "it came to something else")
-        return counted(kills=1)
+        return {"kills of picks": 1}
 
     begin_again()
     calls = in_a_fork(pick).calls
@@ -207,7 +207,7 @@ def _of_one_save(old: Learner | None, new: Learner, folder: Path) -> Iterator[Ca
         check(saves() == (0, ""), "it cannot be saved again")
         check(sorted(path.name for path in folder.iterdir()) == names, "files of the killed save are left")
         check(all_it_learnt(load(folder, device="cpu")) == all_it_learnt(new), "it was saved, and something else loads")
-        return counted(kills=1)
+        return {"kills of saves": 1}
 
     begin_again()
     calls = in_a_fork(saves).calls
@@ -262,7 +262,7 @@ def of_studies(place: Path) -> Iterator[Case]:
         check(again.wait() == 0, f"started again, it ended with {again.returncode}")
         check(outcome(folders("killed")) == wanted, "it came to something else")
         check(kept("killed"), "its records are not those of its runs")
-        return counted(kills=deaths)
+        return {"kills of studies": deaths}
 
     for number in range(30):
         whom = ("the parent", "a worker", "all")[number % 3]

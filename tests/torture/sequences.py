@@ -169,11 +169,11 @@ class Sequence:
 
     def kill_a_run(self) -> None:
         """Kill a run at one of its calls, or halfway through a write."""
-        self._run(Mishap(self.draw.choice(("kill", "half")), self._some_call()), "killed")
+        self._run(Mishap(self.draw.choice(("kill", "half")), self._some_call()), "runs killed")
 
     def stop_a_run(self) -> None:
         """Stop a run by a signal; what it writes just then is written to its end."""
-        self._run(Mishap(self.draw.choice(("SIGINT", "SIGTERM")), self._some_call()), "stopped")
+        self._run(Mishap(self.draw.choice(("SIGINT", "SIGTERM")), self._some_call()), "runs stopped")
 
     def fill_the_disk(self) -> None:
         """Let a run meet a disk that fails."""
@@ -228,7 +228,7 @@ class Sequence:
         if task is None or not self._between_tasks() or widths not in trained:
             check(ended.code == 2 or ended.killed, f"a pick that must be refused ended with {ended.code}: {ended.said}")
             self._unchanged(was)
-            self.figures["refused"] += 1
+            self.figures["refusals"] += 1
             return
         if widths == now:
             check(ended.code == 0, f"a pick of what it has ended with {ended.code}: {ended.said}")
@@ -252,7 +252,7 @@ class Sequence:
         ended = in_a_fork(partial(told, *words))
         check(ended.code == 2 and "recipe.epochs" in ended.said, f"it ended with {ended.code}: {ended.said}")
         self._unchanged(was)
-        self.figures["refused"] += 1
+        self.figures["refusals"] += 1
 
     def look(self) -> None:
         """Show, audit and load it."""
