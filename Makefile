@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check docs replicate page torture corruption fuzz format clean
+.PHONY: demo test check docs replicate page torture fuzz format clean
 
 demo: $(READY)  ## five tasks in a row, in about a minute
 	$(BIN)/bocl run digits
@@ -17,7 +17,7 @@ check: $(READY)  ## lint, format, types, import order
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_imports.py -n 0
 
-docs: .venv/.docs-ready  ## the documentation as a site, docs/_build/index.html; warnings are errors
+docs: $(READY)  ## the documentation as a site, docs/_build/index.html; warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
 TOGETHER := systems search attention warm-start price equal-size front more-seeds
@@ -48,16 +48,13 @@ ifeq ($(KEPT),$(OURS))
 	$(BIN)/python -m replication.tables --write
 endif
 
-torture: $(READY)  ## kill runs at every system call and at random moments, and see that nothing is lost
-	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/kills.py
-
-corruption: $(READY)  ## damage every file of a run in every way, and see that nothing answers wrongly
-	OMP_NUM_THREADS=1 $(BIN)/python tests/torture/corruption.py
+torture: $(READY)  ## kills, damages, full disks, crashes in a row: an hour, and goes on where it stopped; PART=kills: a part; MINUTES=10: so much
+	OMP_NUM_THREADS=1 $(BIN)/python tests/torture $(PART) $(if $(MINUTES),--minutes $(MINUTES))
 
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
-.PHONY: test-gpu dist
+.PHONY: test-gpu dist lock
 
 test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
 	$(BIN)/pytest -m gpu -n 0
@@ -72,11 +69,17 @@ format: $(READY)
 clean:
 	rm -rf .venv
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $(READY)
+lock:  ## pin what is installed here, with hashes; needs uv; UPGRADE="--upgrade-package numpy" takes a newer one
+	$(PYTHON) .ci/lock.py $(UPGRADE)
 
-.venv/.docs-ready: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	touch .venv/.docs-ready
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+
+# PyTorch's CPU build where pip is configured to find it, and otherwise the default build.
+$(READY): pyproject.toml $(wildcard requirements/*)
+	$(PYTHON) -m venv .venv
+	cpu=$$(grep -o '[0-9.]*+cpu' requirements/cpu.txt); \
+	$(BIN)/pip index versions torch 2>/dev/null | grep -qF "$$cpu" && build=cpu || build=cuda; \
+	$(PIP) install --require-hashes --only-binary :all: --no-deps -r requirements/common.txt -r requirements/$$build.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) check
+	touch $(READY)

@@ -18,7 +18,8 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
 LARGEST = 400_000  # bytes of a wheel
-SOURCE_FILES = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml", ".gitignore"}
+DOCUMENTS = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "SECURITY.md"}
+SOURCE_FILES = DOCUMENTS | {"PKG-INFO", "pyproject.toml", ".gitignore"}
 NEEDED = {"bocl/__init__.py", "bocl/__init__.pyi", "bocl/py.typed", "bocl/presets/digits.toml", "bocl/report/page.css"}
 
 

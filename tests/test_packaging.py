@@ -8,7 +8,9 @@ import runpy
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CORE = [Requirement(line) for line in PROJECT["dependencies"]]
 EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
-PINS = {
-    canonicalize_name(name): version
-    for name, version in (line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines())
-}
+LOCKS = {name: (ROOT / "requirements" / f"{name}.txt").read_text() for name in ("common", "cuda", "cpu")}
 DISTRIBUTION_OF = {"sklearn": "scikit-learn"}  # module → what is installed, where the names differ
 COMES_WITH = {"pydantic_core": "pydantic", "triton": "torch"}  # module → what always brings it along
 
@@ -79,28 +78,87 @@ def test_every_requirement_has_an_upper_bound():
     assert unbounded == []
 
 
-def test_the_pins_keep_to_the_bounds():
-    for requirement in [*CORE, *(each for extra in EXTRAS.values() for each in extra)]:
-        pin = PINS.get(canonicalize_name(requirement.name))
-        assert pin is not None, f"constraints.txt does not pin {requirement.name}"
-        assert requirement.specifier.contains(pin), requirement
+def entries(lock: str) -> Iterator[tuple[Requirement, list[str]]]:
+    """Yield what a lock file pins, each with its hashes."""
+    for entry in re.split(r"\n(?=\w)", lock)[1:]:
+        requirement, *options = re.split(r"\s+\\?\s*--hash=", entry.rstrip())
+        yield Requirement(requirement), options
 
 
-def test_everything_that_is_brought_along_is_pinned():
-    wanted = {canonicalize_name(each.name) for each in [*CORE, *(each for extra in EXTRAS.values() for each in extra)]}
+def pins(*locks: str) -> dict[str, list[Requirement]]:
+    """Return what lock files pin, by name; a package may be pinned once per Python."""
+    found: dict[str, list[Requirement]] = {}
+    for lock in locks:
+        for requirement, _ in entries(LOCKS[lock]):
+            found.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    return found
+
+
+def applies(requirement: Requirement) -> bool:
+    """Whether a requirement without extras is one on this machine."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+
+
+def brought_along(requirements: list[Requirement]) -> set[str]:
+    """Return the names of these requirements and of all that the installed ones require in turn."""
+    wanted = {canonicalize_name(each.name) for each in requirements}
     reached: set[str] = set()
     while wanted - reached:
         name = (wanted - reached).pop()
         reached.add(name)
-        try:
-            lines = metadata.requires(name) or []
-        except metadata.PackageNotFoundError:  # an extra that is not installed here
-            continue
-        needs = [each for each in map(Requirement, lines) if each.marker is None or each.marker.evaluate({"extra": ""})]
-        wanted |= {canonicalize_name(each.name) for each in needs}
-    # A PyTorch for GPUs brings the libraries of one CUDA release, which differ from machine to machine.
-    of_cuda = {name for name in reached if name.startswith(("nvidia-", "cuda-")) or name == "triton"}
-    assert reached - of_cuda - set(PINS) == set()
+        with suppress(metadata.PackageNotFoundError):  # an extra that is not installed here
+            needs = filter(applies, map(Requirement, metadata.requires(name) or []))
+            wanted |= {canonicalize_name(each.name) for each in needs}
+    return reached
+
+
+@pytest.mark.parametrize("build", ["cpu", "cuda"])
+def test_the_lock_keeps_to_the_bounds(build):
+    pinned = pins("common", build)
+    for requirement in [*CORE, *(each for extra in EXTRAS.values() for each in extra)]:
+        found = pinned.get(canonicalize_name(requirement.name))
+        assert found is not None, f"{requirement.name} is not locked; make lock does it"
+        for pin in found:
+            assert re.fullmatch(r"==[^*,]+", str(pin.specifier)), pin
+            assert requirement.specifier.contains(str(pin.specifier)[2:]), requirement
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_everything_in_a_lock_has_its_hashes(lock):
+    assert LOCKS[lock].count("==") - LOCKS[lock].count(" == '") == len(list(entries(LOCKS[lock])))
+    for requirement, hashes in entries(LOCKS[lock]):
+        assert hashes, requirement
+        assert [each for each in hashes if not re.fullmatch(r"sha256:[0-9a-f]{64}", each)] == []
+
+
+def test_the_lock_is_all_that_is_needed_and_nothing_else():
+    needed = brought_along([*CORE, *(each for extra in EXTRAS.values() for each in extra)])
+    build = "cuda" if any(name.startswith("nvidia-") for name in needed) else "cpu"
+    common, whole = (
+        {name for name, found in pins(*locks).items() if any(map(applies, found))}
+        for locks in (["common"], ["common", build])
+    )
+    assert needed - whole == set()
+    if find_spec("sphinx") and find_spec("optuna"):  # with all extras, as make installs them
+        assert common - needed == set()
+
+
+@pytest.mark.parametrize("path", ["Makefile", ".ci/run", ".ci/check_dist.py"])
+def test_nothing_is_installed_unless_its_hash_is_locked(path):
+    installs = re.findall(r"(?i).*\bpip\b.*\binstall\b.*", (ROOT / path).read_text())
+    assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
+    assert installs or path == ".ci/run"
+
+
+def test_the_versions_for_others_are_those_of_the_lock():
+    ours = {str(pin) for found in pins("common", "cuda").values() for pin in found}
+    theirs = {str(Requirement(line)) for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"}
+    assert theirs == ours
+
+
+def test_both_builds_of_pytorch_are_of_one_version():
+    (default,), (cpu,) = pins("cuda")["torch"], pins("cpu")["torch"]
+    assert str(cpu.specifier) == f"{default.specifier}+cpu"
 
 
 def test_python_versions_agree():

@@ -22,7 +22,7 @@ from bocl.method_table import METHODS, MethodEntry
 
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
-PROJECT = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PROJECT = {f"{name.upper()}.md": f"{name}.md" for name in ("architecture", "contributing", "security", "changelog")}
 ROOMS = {
     "methods": "Learning and running",
     "experiment": "Learning and running",
@@ -165,6 +165,8 @@ def project_file(name: str) -> str:
         words, target = found.groups()
         if target.startswith(("http", "#")):
             return found[0]
+        if target.startswith("docs/"):
+            return f"[{words}](../{target.removeprefix('docs/')})"
         return f"[{words}]({PROJECT[target]})" if target in PROJECT else words
 
     return re.sub(r"\[([^]]+)\]\(([^)]+)\)", link, (ROOT / name).read_text(encoding="utf-8"))

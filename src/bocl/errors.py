@@ -20,7 +20,10 @@ from difflib import get_close_matches
 
 
 class BoclError(Exception):
-    """Anything bocl raises on purpose."""
+    """Anything bocl raises on purpose: a message, and lines below it where there are several mistakes."""
+
+    def __str__(self) -> str:
+        return "\n  ".join(map(str, self.args))
 
 
 class InputError(BoclError, ValueError):

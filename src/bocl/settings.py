@@ -42,7 +42,7 @@ def parse(kind: type[T], data: Mapping[str, object], source: str) -> T:
     """
     made, problems = _read(kind, data, "")
     if len(problems) > 1:
-        raise ConfigError("\n  ".join([f"{len(problems)} problems in {source}:", *problems]))
+        raise ConfigError(f"{len(problems)} problems in {source}:", *problems)
     if problems:
         raise ConfigError(f"{source}: {problems[0]}")
     return made  # type: ignore[no-any-return]

@@ -42,8 +42,8 @@ def as_written(value: object) -> str:
 
 
 def one_line(message: str) -> str:
-    """Return a message with what cannot be printed, such as a line break in a name, escaped; a list keeps its lines."""
-    return "\n  ".join("".join(map(_printable, entry)) for entry in message.split("\n  "))
+    """Return a message with what cannot be printed, such as a line break in a name, escaped."""
+    return "".join(map(_printable, message))
 
 
 def _printable(character: str) -> str:

@@ -104,6 +104,13 @@ def test_names_in_a_config_or_study_are_told_so(bocl, tmp_path):
         check_printable(err)
 
 
+def test_a_name_cannot_add_a_line(bocl, tmp_path):
+    name = "a\n  bocl: all is well"
+    assert bocl("show", name)[2].count("\n") == 1
+    (tmp_path / "c.toml").write_text('"a\\n  b" = 1\n"c" = 1\n')
+    assert bocl("run", "c.toml")[2].count("\n") == 3, "one for each mistake"
+
+
 def test_nobody_prints_past_the_file_that_makes_text_printable():
     """``typer.echo`` of a text, a console and its markup are used only where they are wrapped."""
     folder = Path(bocl.cli.printing.__file__).parent

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from bocl.errors import ConfigError, WorkError
+from bocl.errors import ConfigError, FolderError, WorkError
+from bocl.experiment.config import load_config
 from bocl.experiment.grid import plan
+from bocl.experiment.run import run
 from bocl.experiment.study import jobs, load_study
 from bocl.experiment.workers import run_jobs
 from bocl.records.journal import Journal
@@ -266,6 +271,71 @@ def test_stopped_its_runs_stop_too(mine, tmp_path):
     assert "run the same command again" in said
     with Journal.open(journal):  # which a process that went on would hold
         pass
+
+
+HELD = """
+import time
+from pathlib import Path
+from bocl.experiment.store import RunStore
+from bocl.networks.architectures import mlp as network
+
+keep_round = RunStore.keep_round
+
+def and_wait(self, *arguments):
+    keep_round(self, *arguments)
+    while Path("hold").exists():
+        time.sleep(0.02)
+
+if Path("hold").exists():
+    RunStore.keep_round = and_wait
+"""
+
+
+def test_killed_its_runs_end_too_and_are_resumed_to_the_same_bits(tmp_path, monkeypatch):
+    (tmp_path / "two.toml").write_text('on = ["digits"]\nseeds = [3, 4]\n[[run]]\nmethod = "bocl"')
+    (tmp_path / "held.py").write_text(HELD)  # a network whose runs wait after their first round
+    (tmp_path / "hold").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = [*QUICK, 'network.build="held:network"']
+    words = ["study", "two.toml", "--out", "out", "--workers", "2", "--device", "cpu"]
+    command = [sys.executable, "-m", "bocl", *words, *(word for each in settings for word in ("--set", each))]
+    folders = {seed: tmp_path / "out" / "digits" / "bocl" / f"bocl-seed{seed}" for seed in (3, 4)}
+    study = subprocess.Popen(command, start_new_session=True)
+    try:
+        assert soon(lambda: all(any(folder.glob("rounds/*/*")) for folder in folders.values()))
+        study.kill()
+        study.wait()
+        assert soon(lambda: all(map(has_ended, folders.values())))
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(study.pid, signal.SIGKILL)
+    (tmp_path / "hold").unlink()
+    subprocess.run(command, check=True, capture_output=True)
+    for seed, folder in folders.items():
+        run(load_config("digits", [*settings, f"seed={seed}"]), tmp_path / f"whole-{seed}", device="cpu")
+        weights, whole = (
+            [path.read_bytes() for path in sorted(place.rglob("*.safetensors"))]
+            for place in (folder, tmp_path / f"whole-{seed}")
+        )
+        assert weights == whole
+
+
+def soon(so: Callable[[], bool]) -> bool:
+    """Wait until it is so, for a minute at most."""
+    deadline = time.monotonic() + 60
+    while not so() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return so()
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether no process holds a run any more."""
+    try:
+        Journal.open(folder / "journal.jsonl").close()
+    except FolderError:
+        return False
+    return True
 
 
 def test_several_studies_at_once_make_shared_runs_once(tmp_path, mine):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import hashlib
 import json
 import os
 import shutil
+import signal
 import threading
+from itertools import count
 
 import pytest
 import torch
-from method_examples import RECIPE, hard_stream, make_bocl, small_cnn
+from method_examples import RECIPE, hard_stream, make_bocl, small_cnn, small_mlp
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from bocl.errors import DeviceError, FolderError, InputError, WorkError
+from bocl.methods import saving
 from bocl.methods.den import DEN
 from bocl.methods.ewc import EWC
 from bocl.methods.fixed import Fixed, FixedSettings
@@ -24,6 +29,7 @@ from bocl.methods.joint import Joint
 from bocl.methods.pgn import PGN
 from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
+from bocl.methods.tensor_files import pack
 
 SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den"]
 
@@ -465,6 +471,63 @@ def test_a_first_save_that_was_cut_off_can_be_made_again(folder):
     assert len(load(folder, device="cpu").seen) == 1
 
 
+CALLS = ("write", "fsync", "replace", "unlink")
+
+
+def save_and_die(learner, folder, call: int) -> bool:
+    """Save in a process that is killed before its n-th call that changes the folder; return whether it was."""
+    child = os.fork()
+    if child == 0:
+        left = call
+
+        def counted(real):
+            def before(*arguments, **options):
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return real(*arguments, **options)
+
+            return before
+
+        for name in CALLS:
+            setattr(os, name, counted(getattr(os, name)))
+        try:
+            save(learner, folder)
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+def test_saves_that_are_killed_leave_no_more_than_one_does(tmp_path, first):
+    folder = tmp_path / "model"
+    learners = (SN(small_mlp(), recipe=RECIPE, seed=seed, device="cpu") for seed in count())
+    if not first:
+        save(next(learners), folder)
+    for call, learner in enumerate(learners):
+        learner.learn(hard_stream()[0])
+        if not save_and_die(learner, folder, call):
+            break
+        names = [path.name for path in folder.iterdir()] if folder.exists() else []
+        assert len(names) <= 4, "a model, and the weights and half a model.json that one more save may leave"
+        if "model.json" in names:
+            load(folder, device="cpu")
+    assert call > 8
+    assert sorted(path.suffix for path in folder.iterdir()) == [".json", ".safetensors"]
+    assert load(folder, device="cpu").seed == learner.seed
+
+
+def test_where_nothing_can_be_locked_what_another_save_may_be_writing_stays(folder, monkeypatch):
+    def no_locks(*_arguments, **_options):
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(saving, "lock_file", no_locks)
+    (folder / "model.json.01234567.partial").touch()
+    save(load(folder, device="cpu"), folder)
+    assert (folder / "model.json.01234567.partial").exists()
+
+
 def test_odd_places_to_save_to_are_refused(tmp_path):
     (tmp_path / "file").write_text("mine")
     places = [tmp_path / "file" / "x" / "y", tmp_path / ("x" * 300), tmp_path / "a\0b", "/proc/x", "/dev/null/x"]
@@ -566,3 +629,15 @@ def test_a_load_next_to_two_saves_sees_a_whole_model(tmp_path):
         assert any(torch.equal(found, logits) for logits in said)
     assert failures == []
     assert len(list((tmp_path / "model").iterdir())) == 2, "model.json and the weights it names"
+
+
+def test_writing_tensors_leaves_nothing_in_memory():
+    def types() -> int:
+        gc.collect()
+        return sum(issubclass(type(found), type) for found in gc.get_objects())
+
+    pack({"a": torch.zeros(1)}, "canaries, format 2")
+    before = types()
+    for size in range(2, 40):
+        pack({"a": torch.zeros(size)}, "canaries, format 2")
+    assert types() == before

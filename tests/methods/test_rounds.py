@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 
@@ -101,6 +102,14 @@ def test_memory_grows_with_batch_and_padding_and_not_with_anything_else(network)
     assert needed(4, 4) < needed(16, 4) < needed(16, 32)
     frozen = sum(tensor.numel() * 4 for tensor in network.frozen.weights.values())
     assert needed(16, 4) - needed(8, 4) < 8 * frozen, "frozen weights are kept once, not once per sample"
+
+
+def test_asking_how_much_memory_training_takes_keeps_none(network):
+    data = task_to_device(hard_stream()[1], 1, "cpu")
+    training_bytes(network.grow([(1, 1)], 3, seeds=[0], pad_to=(4, 4)), data, 16)
+    of_samples = data.train.inputs.untyped_storage().data_ptr()
+    tensors = [found for found in gc.get_objects() if type(found) is torch.Tensor and found.layout == torch.strided]
+    assert [found for found in tensors if found.untyped_storage().data_ptr() == of_samples] == [data.train.inputs]
 
 
 def test_out_of_memory_halves_the_part_and_goes_on(network, monkeypatch):

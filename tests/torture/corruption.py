@@ -1,45 +1,39 @@
-"""Damage every file of a run in every way, and see that nothing answers wrongly.
+"""Damage every file of a run or a model in every way, and see that nothing answers wrongly, and no refusal changes it.
 
-python tests/torture/corruption.py             all of it, a few thousand damages
-python tests/torture/corruption.py --short     a sample, for the test suite
+Of every damaged copy, each command either gives what the whole one gives, or refuses with exit code 1 or 2 and one line
+that names a damaged file. One that can do without it may say so in such lines. None raises anything else, hangs, or
+answers differently. A journal cut at a record is the journal of an earlier moment: it may be shown as such, and run to
+the same end.
 
-Of every damaged copy, ``bocl show``, ``audit``, ``load`` and ``run`` either give what the whole run gives, or refuse
-with exit code 1 or 2 and one line that names a damaged file. None raises anything else, hangs, answers
-differently, or touches what lies outside the run. A journal cut at a record is the journal of an earlier moment: it
-may be shown as such, and run to the same end.
+A command that only reads changes nothing: no byte, name, link, mode or time. Nor does one that refuses; at most, a run
+whose lock was removed has one again. Nobody touches what a link leads to.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import os
 import random
 import shutil
 import signal
-import sys
-import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-from damages import Damage, damages, files_of, remove
-from kills import timeless
-from typer.main import get_command
+from cases import Case, Group, check
+from commands import Answer, audit, call, from_python, load_it, pareto, pick, report, run_again, run_words, show, trials
+from damages import OUTSIDE, Damage, damages, files_of, remove
+from states import LOCK, Entry, all_it_learnt, changes, snapshot
 
-import bocl.cli.main as command_line
-from bocl.errors import InputError, WorkError
+from bocl.errors import FolderError, InputError, WorkError
 from bocl.experiment.audit import audit as check_audit
 from bocl.experiment.grid import plan, run_grid
-from bocl.methods.saving import load
-from bocl.records.events import Callback, Event, RoundStarted, TaskStarted, ignore_events
+from bocl.method_table import METHODS
+from bocl.methods.saving import load, save
+from bocl.records.events import Callback, Event, RoundStarted, TaskStarted
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
@@ -50,13 +44,15 @@ SETTINGS = (
     "recipe.epochs=1",
     "recipe.batch_size=512",
     "search.kind=random",
-    "search.trials=2",
-    "search.warm_points=2",
+    "search.trials=3",
+    "search.round_size=1",
     "search.bounds=2",
     "gem.memories=4",
 )
 SECONDS = 60  # after which a command hangs
-MOST, FEW = 2000, 60  # damages of those generated that are done, and in the short version
+STORES = {"bocl": 250, **{name: 110 for name in METHODS if name != "bocl"}}  # damages of a finished run of each method
+FEW = {"bocl": 16, "sn": 8, "gem": 8}
+Command = Callable[[Path], Answer]
 
 
 class Stopped(BaseException):
@@ -67,161 +63,118 @@ class Hung(BaseException):
     """A command that does not end."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a command did: its exit code, what it said, and what it found, where it found something."""
-
-    code: int
-    said: str
-    found: Any = None
-
-
-def words_of(method: str, seed: int = 0) -> list[str]:
-    """Return the arguments of ``bocl run``, without its folder."""
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    return ["run", "digits", *settings, "--methods", method, "--seeds", str(seed), "--device", "cpu", "--json"]
-
-
-def call(*words: str) -> tuple[int, str, str]:
-    """Call the command line in this process: exit code, standard output, standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    before = sys.argv, list(sys.path), os._exit
-    sys.argv = ["bocl", *words]
-    os._exit = _escaped
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            command_line.main()
-    except SystemExit as ended:
-        return int(ended.code or 0), out.getvalue(), err.getvalue()
-    finally:
-        sys.argv, sys.path[:], os._exit = before
-    raise AssertionError("the command line did not exit")
+def groups() -> list[Group]:
+    """Return all of it: at least two thousand damages."""
+    finished = [
+        Group(f"finished, {name}", partial(of_runs, name, most), few=FEW.get(name, 0)) for name, most in STORES.items()
+    ]
+    models = [Group(f"model, {name}", partial(of_models, name, 60)) for name in ("bocl", "den", "gem", "pgn")]
+    return [
+        *finished,
+        Group("stopped in a task", partial(of_runs, "bocl", 250, finish=stop_in_the_last_task), few=16),
+        Group("picked", partial(of_runs, "bocl", 200, finish=pick_after_all), few=8),
+        replace(models[0], few=8),
+        *models[1:],
+        Group("every length", every_length),
+    ]
 
 
-def _escaped(code: int) -> None:
-    raise AssertionError(f"an OSError reached the end of the command line: {sys.exception()!r}")
-
-
-@contextmanager
-def watched() -> Iterator[None]:
-    """Raise Hung in what does not end."""
-
-    def hung(_number: int, _frame: FrameType | None) -> None:
-        raise Hung
-
-    before = signal.signal(signal.SIGALRM, hung)
-    signal.alarm(SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def show(folder: Path) -> Answer:
-    """Call ``bocl show``, as a table and as JSON."""
-    table = call("show", str(folder))
-    code, out, err = call("show", str(folder), "--json")
-    assert (code, err) == (table[0], table[2]), "the table and the JSON disagree"
-    return Answer(code, err, timeless(json.loads(out)[0]) if code == 0 else None)
-
-
-def audit(folder: Path) -> Answer:
-    """Call ``bocl audit``."""
-    code, out, err = call("audit", str(folder), "--device", "cpu")
-    return Answer(code, err, out if code == 0 else None)
-
-
-def load_it(folder: Path) -> Answer:
-    """Call ``bocl.load``, and hash all it has learnt."""
-    try:
-        state = load(folder, device="cpu").state()
-    except (InputError, WorkError) as error:
-        return Answer(2, f"bocl: {error}\n")
-    digest = hashlib.sha256(json.dumps(state.facts, sort_keys=True).encode())
-    for name, tensor in sorted(state.tensors.items()):
-        digest.update(name.encode() + tensor.numpy().tobytes())
-    return Answer(0, "", digest.hexdigest())
-
-
-def run_again(folder: Path) -> Answer:
-    """Call ``bocl run`` as the run was called; what is found is its results, and the records of its tasks."""
-    method, _, seed = folder.name.partition("-seed")
-    code, out, err = call(*words_of(method, int(seed)), "--out", str(folder.parent))
-    last = "".join(err.splitlines(keepends=True)[-1:])
-    if code:
-        return Answer(code, last)
-    records = [timeless(record) for record in read(folder / JOURNAL) if record["kind"] in ("task", "round")]
-    return Answer(0, "", (timeless(json.loads(out)[0]), records))
-
-
-COMMANDS = {"show": show, "audit": audit, "load": load_it, "run": run_again}
+# The judge.
 
 
 class Judge:
-    """Damages copies of runs, one after another, and judges what the commands make of them.
+    """Damages copies of a folder, one after another, and judges what the commands make of them.
 
-    counts    damages by kind
-    outcomes  answers by command and what they were
-    wrong     what must not be
+    readers  commands that never change anything
+    writers  commands that change the folder, unless they refuse
     """
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.counts: Counter[str] = Counter()
-        self.outcomes: Counter[tuple[str, str]] = Counter()
-        self.wrong: list[str] = []
+    def __init__(self, place: Path, whole: Path, readers: dict[str, Command], writers: dict[str, Command]) -> None:
+        self.place, self.whole = place, whole
+        self.readers, self.writers = readers, writers
+        self.wanted: dict[str, Answer] = {}
+        for name, command in {**readers, **writers}.items():
+            self.wanted[name] = command(self.copy())
+            said = self.wanted[name].said
+            check(not said or self.wanted[name].code == 2, f"{name} of what nobody damaged says {said!r}")
 
-    def copy(self, run: Path) -> Path:
-        """Put a fresh copy of a run in a place that is the same for all, so that what is said can be compared."""
-        remove(self.place / "case")
-        return shutil.copytree(run, self.place / "case" / run.name)
+    def copy(self) -> Path:
+        """Put a fresh copy in a place that is the same for all, so that what is said can be compared."""
+        case = self.place / "case"
+        remove(case)
+        (case / OUTSIDE).mkdir(parents=True)
+        (case / OUTSIDE / "model.json").write_text("of somebody else")
+        return shutil.copytree(self.whole, case / self.whole.name)
 
-    def learn(self, run: Path) -> dict[str, Answer]:
-        """Return what the commands make of a run that nobody damaged."""
-        folder = self.copy(run)
-        wanted = {name: command(folder) for name, command in COMMANDS.items()}
-        assert all(answer.code == 0 and not answer.said for answer in wanted.values()), wanted
-        return wanted
-
-    def judge(self, run: Path, damage: Damage, wanted: dict[str, Answer]) -> None:
+    def judge(self, damage: Damage) -> Mapping[str, int]:
         """Do one damage and let every command see it."""
-        folder = self.copy(run)
+        folder = self.copy()
         damage.do(folder)
-        self.counts[damage.kind] += 1
-        for name, command in COMMANDS.items():
+        figures: Counter[str] = Counter()
+        faults: list[str] = []
+        earlier = self._is_cut(folder)
+        for name, command in {**self.readers, **self.writers}.items():
+            if name in self.writers:
+                damage.do(folder := self.copy())
+            before = snapshot(folder.parent)
             try:
-                with watched():
+                with _watched():
                     answer = command(folder)
-                fault = self.fault(name, answer, wanted[name], damage, folder)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # whatever a command raises but on purpose is a traceback to its user
-                answer, fault = None, f"{type(error).__name__}: {error}"
-            if fault:
-                self.wrong.append(f"{run.parent.name}: {damage.kind}: {damage.what}: {name}: {fault}")
-            self.outcomes[name, _outcome(answer, wanted[name], damage) if answer and not fault else "wrong"] += 1
+                faults.append(f"{name}: {type(error).__name__}: {error}")
+                continue
+            fault = self._fault(name, answer, damage, folder, earlier)
+            fault = fault or self._changed(name, answer, before, snapshot(folder.parent), folder.name)
+            faults += [f"{name}: {fault}"] if fault else []
+            figures[_outcome(answer, self.wanted[name], damage)] += 1
+        check(not faults, "; ".join(faults))
+        return {"damages": 1, "commands": figures.total(), **figures}
 
-    def fault(self, name: str, answer: Answer, wanted: Answer, damage: Damage, folder: Path) -> str:
+    def _fault(self, name: str, answer: Answer, damage: Damage, folder: Path, earlier: bool) -> str:
         """Return what is wrong with an answer, or nothing."""
+        wanted = self.wanted[name]
         lines = answer.said.splitlines()
+        may_be_named = [part for place in damage.names for part in _named(place)]
+        if damage.forged or earlier:
+            may_be_named.append(str(folder))
+        if answer.code not in (0, 1, 2):
+            return f"exit code {answer.code}"
+        if any(not line.startswith("bocl: ") for line in lines) or (answer.code and len(lines) != 1):
+            return f"not one line: {answer.said!r}"
+        if answer != wanted and not all(any(part in line for part in may_be_named) for line in lines):
+            return f"names no damaged file: {answer.said!r}"
         if answer.code:
-            if answer.code not in (1, 2):
-                return f"exit code {answer.code}"
-            if len(lines) != 1 or not lines[0].startswith("bocl: "):
-                return f"not one line: {answer.said!r}"
-            wanted_names = (
-                [str(folder)] if damage.forged else [part for place in damage.names for part in _named(place)]
-            )
-            return "" if any(part in lines[0] for part in wanted_names) else f"names no damaged file: {answer.said!r}"
-        if lines and not (JOURNAL in damage.names and len(lines) == 1 and "its last record is unfinished" in lines[0]):
-            return f"said {answer.said!r}"
+            return ""
         if damage.forged:
             return "not found" if damage.shows and name == "audit" else ""
-        earlier = JOURNAL in damage.names and name in ("show", "audit")  # what it was one record ago
-        if answer.found == wanted.found or (earlier and _is_earlier(answer.found, wanted.found)):
+        if answer.found == wanted.found:
+            return ""
+        known = name not in ("show", "audit") or _is_earlier(answer.found, wanted.found)
+        if earlier and known and name not in ("load", "run"):
             return ""
         return f"another answer: {str(answer.found)[:300]}"
+
+    def _is_cut(self, folder: Path) -> bool:
+        """Whether the journal is that of an earlier moment."""
+        try:
+            now, then = read(folder / JOURNAL), read(self.whole / JOURNAL)
+        except FolderError:
+            return False
+        return len(now) < len(then) and then[: len(now)] == now
+
+    def _changed(
+        self, name: str, answer: Answer, before: dict[str, Entry], after: dict[str, Entry], folder: str
+    ) -> str:
+        """Return what a command changed though it must not, or nothing."""
+        changed = changes(before, after)
+        if name in self.writers and answer.code == 0:
+            changed = [change for change in changed if not change.startswith(folder)]
+        elif name in self.writers and f"{folder}/{JOURNAL}" in before and f"{folder}/{LOCK}" not in before:
+            locked = f"{folder}/{LOCK} appeared", f"{folder}: another time"
+            changed = [change for change in changed if change not in locked]
+        return f"exit code {answer.code}, and it changed: {', '.join(changed)}" if changed else ""
 
 
 def _outcome(answer: Answer, wanted: Answer, damage: Damage) -> str:
@@ -244,93 +197,139 @@ def _named(place: str) -> list[str]:
     return [place, Path(place).parent.as_posix()] if "/" in place else [place]
 
 
-# The runs.
+@contextmanager
+def _watched() -> Iterator[None]:
+    """Raise Hung in what does not end."""
+
+    def hung(_number: int, _frame: FrameType | None) -> None:
+        raise Hung
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
-def make_runs(place: Path) -> dict[str, Path]:
-    """Make finished runs of three methods, one stopped inside its last task, and a donor: {name: folder}."""
-    made = {}
-    for name, method, seed in (
-        *(("bocl", "bocl", 0), ("sn", "sn", 0), ("gem", "gem", 0)),
-        *(("stopped", "bocl", 0), ("donor", "bocl", 1)),
-    ):
-        grid = plan("digits", SETTINGS, methods=[method], seeds=[seed], out=str(place / name), device="cpu")
-        callback = stop_in_the_last_task() if name == "stopped" else ignore_events
-        with suppress(Stopped):
-            run_grid(grid, device="cpu", watch=lambda _config, _folder, callback=callback: nullcontext(callback))
-        made[name] = grid[0][1]
-    return made
+# Runs, in every state.
 
 
-def stop_in_the_last_task() -> Callback:
-    """Return a listener that stops a run before the third round of its third task."""
-    heard: list[Event] = []
+def of_runs(method: str, most: int, place: Path, *, finish: Callable[[Path], None] | None = None) -> Iterator[Case]:
+    """Damage a run of a method; ``finish`` brings it to another state than that of a finished one."""
+    whole, donor = (place / "runs" / f"{method}-seed{seed}" for seed in (0, 1))
+    (finish or _run)(whole)
+    _run(donor)
+    readers = {"show": show, "audit": audit, "load": load_it, "pareto": pareto, "report": report, "trials": trials}
+    tried = [trial for trial in summarise(whole).tasks[-1].trials if not trial.failed]
+    others = [trial.widths for trial in tried if trial.widths != summarise(whole).tasks[-1].widths]
+    writers = {
+        "pick": partial(pick, widths=others[0] if others else None),
+        "run": partial(run_again, settings=SETTINGS),
+    }
+    judge = Judge(place, whole, readers, writers)
+    yield from _sampled(judge, donor, most)
+
+
+def _sampled(judge: Judge, donor: Path, most: int) -> Iterator[Case]:
+    draw = random.Random(str(judge.whole.name))
+    every = list(damages(judge.whole, donor, draw))
+    for damage in draw.sample(every, min(most, len(every))):
+        yield Case(f"{damage.kind}: {damage.what}", partial(judge.judge, damage))
+
+
+def _run(folder: Path) -> None:
+    method, _, seed = folder.name.partition("-seed")
+    code, _, said = call(*run_words(method, SETTINGS, folder.parent, seed))
+    check(code == 0, said)
+
+
+def pick_after_all(folder: Path) -> None:
+    """Run to the end, then pick another child for the last task."""
+    _run(folder)
+    last = summarise(folder).tasks[-1]
+    widths = next(trial.widths for trial in last.trials if trial.widths != last.widths)
+    check(pick(folder, widths).code == 0, "the pick fails")
+
+
+def stop_in_the_last_task(folder: Path) -> None:
+    """Run until the third round of the third task is about to begin."""
+    grid = plan("digits", SETTINGS, out=str(folder.parent), device="cpu")
+    with suppress(Stopped):
+        run_grid(grid, device="cpu", watch=lambda _config, _folder: nullcontext(_stop_in_the_last_task()))
+    kinds = [record["kind"] for record in read(folder / JOURNAL)]
+    check(kinds.count("task") == 2 and kinds[-2:] == ["round", "round"], f"it was not stopped: {kinds}")
+
+
+def _stop_in_the_last_task() -> Callback:
+    task = rounds = 0
 
     def callback(event: Event) -> None:
+        nonlocal task, rounds
         if isinstance(event, TaskStarted):
-            heard.clear()
-        heard.append(event)
-        rounds = sum(isinstance(event, RoundStarted) for event in heard)
-        if rounds == 3 and isinstance(heard[0], TaskStarted) and heard[0].index == 2:
+            task, rounds = event.index, 0
+        rounds += isinstance(event, RoundStarted)
+        if (task, rounds) == (2, 3):
             raise Stopped
 
     return callback
 
 
-def truncate_at_every_length(run: Path, judge: Judge) -> int:
-    """Cut every file of a run at every length, for the one command that reads it; return how many cuts that were."""
+# Models.
+
+
+def of_models(method: str, most: int, place: Path) -> Iterator[Case]:
+    """Damage a model saved from the library; load it, and save another one over it."""
+    whole, donor = place / "models" / "one", place / "models" / "other"
+    learners = []
+    for seed, folder in enumerate((whole, donor)):
+        run = place / "runs" / f"{method}-seed{seed}"
+        _run(run)
+        learners.append(load(run, device="cpu"))
+        save(learners[-1], folder)
+
+    def save_over(folder: Path) -> Answer:
+        code, said = from_python(lambda: save(learners[1], folder))
+        return Answer(code, said, None if code else all_it_learnt(load(folder, device="cpu")))
+
+    yield from _sampled(Judge(place, whole, {"load": load_it}, {"save": save_over}), donor, most)
+
+
+# Every length.
+
+
+def every_length(place: Path) -> Iterator[Case]:
+    """Cut every file of a run at every length, for the one command that reads it."""
+    run = place / "runs" / "sn-seed0"
+    _run(run)
+    for name in files_of(run):
+        yield Case(f"{name} at every length", partial(_cut, run, name))
+
+
+def _cut(run: Path, place: str) -> Mapping[str, int]:
     wanted = summarise(run)
-    cuts = 0
-    for place in files_of(run):
-        folder = judge.copy(run)
-        wanted_here = replace(wanted, folder=folder)
-        data = (folder / place).read_bytes()
+    data = (run / place).read_bytes()
+    wrong = []
+    try:
         for length in range(len(data)):
-            (folder / place).write_bytes(data[:length])
-            cuts += 1
+            (run / place).write_bytes(data[:length])
             try:
                 if place == JOURNAL:
-                    found = summarise(folder)
+                    found = summarise(run)
                     whole = found.torn_bytes == length - data.rfind(b"\n", 0, length) - 1
-                    if not (whole and found.tasks == wanted_here.tasks[: len(found.tasks)]):
-                        judge.wrong.append(f"{place} cut to {length}: shown as {found}")
+                    if not (whole and found.tasks == replace(wanted, folder=run).tasks[: len(found.tasks)]):
+                        wrong.append(f"cut to {length}: shown as {found}")
                     continue
                 if "canaries" in place:
-                    check_audit(folder, device="cpu", with_accuracy=False)
+                    check_audit(run, device="cpu", with_accuracy=False)
                 else:
-                    load(folder, device="cpu")
-                judge.wrong.append(f"{place} cut to {length}: not found")
+                    load(run, device="cpu")
+                wrong.append(f"cut to {length}: not found")
             except (InputError, WorkError) as error:
                 if not any(part in str(error) for part in _named(place)):
-                    judge.wrong.append(f"{place} cut to {length}: {error}")
-    return cuts
-
-
-def main(short: bool) -> int:
-    """Damage, judge, and print the figures."""
-    torch.set_num_threads(1)
-    command_line.app = get_command(command_line.app)  # built once, not for every call
-    draw = random.Random(0)
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as place:
-        judge = Judge(Path(place))
-        runs = make_runs(Path(place) / "runs")
-        donor = runs.pop("donor")
-        wanted = {name: judge.learn(run) for name, run in runs.items()}
-        assert wanted["stopped"]["run"] == wanted["bocl"]["run"], "the stopped run ends as the other"
-        cases = [(name, damage) for name, run in runs.items() for damage in damages(run, donor, draw)]
-        for name, damage in draw.sample(cases, FEW if short else MOST):
-            judge.judge(runs[name], damage, wanted[name])
-        cuts = 0 if short else truncate_at_every_length(runs["sn"], judge)
-    print(f"{judge.counts.total()} damages of {len(cases)}, and {cuts} more cuts: every file of a run at every length")
-    for kind, count in judge.counts.most_common():
-        print(f"  {count:5} {kind}")
-    for name in COMMANDS:
-        print(f"  {name}:", ", ".join(f"{n} {what}" for (of, what), n in judge.outcomes.most_common() if of == name))
-    print(f"{len(judge.wrong)} wrong", *judge.wrong, sep="\n")
-    print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return 1 if judge.wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(short="--short" in sys.argv[1:]))
+                    wrong.append(f"cut to {length}: {error}")
+    finally:
+        (run / place).write_bytes(data)
+    check(not wrong, "; ".join(wrong[:5]))
+    return {"cuts": len(data)}

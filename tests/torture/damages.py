@@ -22,6 +22,7 @@ from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
 
 Do = Callable[[Path], None]
+OUTSIDE = "outside"  # a folder next to the one that is damaged, which nobody may touch
 ENDS = (b"\0", b"\n", b"{}\n", b"x" * 100, b'{"before":"')
 VALUES: tuple[Any, ...] = (
     *(None, True, -1, 0, 7, 10**30, -0.5, 0.5, 1e308, float("nan"), float("inf")),
@@ -50,13 +51,13 @@ class Damage:
 
 
 def files_of(run: Path) -> list[str]:
-    """Return the places of all files of a run, its lock left out: it holds nothing."""
+    """Return the places of all files of a run or a model, the lock left out: it holds nothing."""
     places = (path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
     return sorted(place for place in places if not place.endswith(".lock"))
 
 
 def damages(run: Path, donor: Path, draw: random.Random) -> Iterator[Damage]:
-    """Yield all damages of one run; ``donor`` is a run of the same settings and another seed."""
+    """Yield all damages of one run, or of one model; ``donor`` has the same settings and another seed."""
     for place in files_of(run):
         size = (run / place).stat().st_size
         yield from _bytes_changed(place, (run / place).read_bytes(), draw)
@@ -64,8 +65,10 @@ def damages(run: Path, donor: Path, draw: random.Random) -> Iterator[Damage]:
             yield _edit("truncated", place, lambda data, at=length: data[:at], f"to {length} of {size} bytes")
         for end in ENDS:
             yield _edit("appended", place, lambda data, end=end: data + end, repr(end[:12]))
-    yield from _lines_changed(run)
+    if (run / JOURNAL).exists():
+        yield from _lines_changed(run)
     yield from _replaced(run)
+    yield from _added(run)
     yield from _swapped(run, donor)
     yield from forgeries(run, draw)
 
@@ -125,7 +128,8 @@ def _lines_changed(run: Path) -> Iterator[Damage]:
 def _replaced(run: Path) -> Iterator[Damage]:
     """Remove every file and folder, or put something in its place that is none."""
     folders = [path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_dir()]
-    for place in [*files_of(run), *sorted(folders), f"{JOURNAL}.lock"]:
+    locks = [path.name for path in run.glob("*.lock")]
+    for place in [*files_of(run), *sorted(folders), *locks]:
         for kind, put in (
             ("removed", lambda _path: None),
             ("a folder instead", Path.mkdir),
@@ -151,6 +155,25 @@ def _replaced(run: Path) -> Iterator[Damage]:
             (folder / place).symlink_to(away)
 
         yield Damage("a link to the same", f"{place}: moved away, a link instead", (place,), link)
+
+
+def _added(run: Path) -> Iterator[Damage]:
+    """Put something next to what is there: what users or killed processes leave, and links to what is elsewhere."""
+    folders = [Path(), *(path.relative_to(run) for path in run.rglob("*") if path.is_dir())]
+    for folder in sorted(folders):
+        for name in ("notes.txt", "task-01", "task-03", "task-99", "model.json.partial", "round-001.safetensors"):
+            place = (folder / name).as_posix()
+            if os.path.lexists(run / place):
+                continue
+
+            def write(target: Path, place: str = place) -> None:
+                (target / place).write_bytes(b"x")
+
+            def link(target: Path, place: str = place) -> None:
+                (target / place).symlink_to(target.parent / OUTSIDE)
+
+            yield Damage("a file added", place, (place,), write)
+            yield Damage("a link added", place, (place,), link)
 
 
 def remove(path: Path) -> None:
@@ -196,6 +219,18 @@ def _swapped(run: Path, donor: Path) -> Iterator[Damage]:
 
 def forgeries(run: Path, draw: random.Random) -> Iterator[Damage]:
     """Change one value anywhere, and every hash with it."""
+    if (run / JOURNAL).exists():
+        yield from _forged_records(run, draw)
+    model = next(run.rglob("model.json"))
+    content = json.loads(model.read_bytes())
+    for path in draw.sample(leaves := list(_leaves(content)), min(len(leaves), 60)):
+        yield _forged_model(path, draw.choice(VALUES))
+    for place in files_of(run):
+        if place.endswith(".safetensors"):
+            yield from _forged_tensors(run, place, draw)
+
+
+def _forged_records(run: Path, draw: random.Random) -> Iterator[Damage]:
     for at, record in enumerate(read(run / JOURNAL)):
         for path in draw.sample(leaves := list(_leaves(record)), min(len(leaves), 24)):
             yield _forged_record(at, path, draw.choice(VALUES))
@@ -211,13 +246,6 @@ def forgeries(run: Path, draw: random.Random) -> Iterator[Damage]:
     ):
         yield _forged_record(task, path, value, shows=True)
     yield _forged_record(last, ("kind",), "a" * 5000)
-    model = next(run.glob("checkpoints/*/model.json"))
-    content = json.loads(model.read_bytes())
-    for path in draw.sample(leaves := list(_leaves(content)), min(len(leaves), 60)):
-        yield _forged_model(path, draw.choice(VALUES))
-    for place in files_of(run):
-        if place.endswith(".safetensors"):
-            yield from _forged_tensors(run, place, draw)
 
 
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -256,7 +284,7 @@ def write_journal(folder: Path, records: list[dict[str, Any]]) -> None:
 
 def _forged_model(path: tuple[Any, ...], value: Any) -> Damage:
     def do(folder: Path) -> None:
-        file = next(folder.glob("checkpoints/*/model.json"))
+        file = next(folder.rglob("model.json"))
         content = json.loads(file.read_bytes())
         _put(content, path, value)
         file.write_text(json.dumps(content))
@@ -296,8 +324,8 @@ def _forged_tensors(run: Path, place: str, draw: random.Random) -> Iterator[Dama
         ("no metadata", {key: value for key, value in header.items() if key != "__metadata__"}),
     ):
         yield change(what, headed(changed))
-    first = read(run / JOURNAL)[0]["config"]
-    forgets = first["method"] in ("sn", "gem")  # whose earlier tasks are free to change
+    method = json.loads(next(run.rglob("model.json")).read_bytes())["method"]
+    forgets = method in ("sn", "ewc", "gem", "den", "joint")  # whose earlier tasks are free to change
     counted = "checkpoints" in place or ("canaries/" in place and not forgets)
     for name in draw.sample(names, min(3, len(names))):
         at = 8 + length + header[name]["data_offsets"][0]
@@ -324,7 +352,7 @@ def _product(shape: list[int]) -> int:
 
 def reseal(folder: Path) -> None:
     """Put right every hash of a run's folder: weights in their name and model.json, its seal, all in the journal."""
-    (model,) = folder.glob("checkpoints/*/model.json")
+    (model,) = folder.rglob("model.json")
     content = json.loads(model.read_bytes())
     (weights,) = model.parent.glob("weights-*")
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
@@ -338,6 +366,8 @@ def reseal(folder: Path) -> None:
     except ValueError:
         content["sha256"] = "0" * 64  # nothing to seal: an infinity
     model.write_text(json.dumps(content))
+    if not (folder / JOURNAL).exists():
+        return
     records = read(folder / JOURNAL)
     for record in records:
         for stored in (

@@ -1,44 +1,41 @@
-"""Kill a run at any moment, run it again, and see that it ends as if nothing had happened.
+"""Kill runs, grids, studies, picks and saves at any moment, do the same again, and see that nothing had happened.
 
-python tests/torture/kills.py            every system call of a run and a pick, halfway through writes, random moments
-python tests/torture/kills.py --short    a few of them, for the test suite
-
-A child is forked from a process that has done such a run itself, so that a run takes less than a second. It dies by
-SIGKILL, from its own hand before (or halfway through) the n-th call that changes the folder, or from its
-parent's at a random moment. Then the same run is started again in the same folder, and compared: weights,
-canaries and records but their times with those of a run nobody disturbed; nothing acknowledged is lost,
-nothing is recorded twice.
+A child dies by SIGKILL, from its own hand before (or halfway through) the n-th call that changes the folder, or from
+its parent's at a random moment. Then the same command is given again in the same folder, and compared: weights,
+canaries and records but their times with those of a run that nobody disturbed; nothing acknowledged is lost, nothing is
+recorded twice. A save leaves the old model or the new one, never neither.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
+from cases import Case, Group, check
+from commands import call, from_python, run_words, told
+from forks import Mishap, every_kill, in_a_fork
+from states import all_it_learnt, outcome
 
-from bocl.experiment.config import Config
-from bocl.experiment.grid import Grid, plan, run_grid
-from bocl.experiment.pick import pick
+from bocl.errors import FolderError
+from bocl.experiment.grid import plan
 from bocl.experiment.run import run
-from bocl.records.events import Callback, Event, TaskDone, ignore_events
+from bocl.method_table import METHODS
+from bocl.methods.method import Learner
+from bocl.methods.saving import load, save
+from bocl.records.events import Event, TaskDone
 from bocl.records.journal import read
-from bocl.records.run_log import JOURNAL, RunLog
+from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 
-CALLS = ("write", "fsync", "replace", "ftruncate", "unlink", "rmdir", "mkdir")
 SETTINGS = (
     "stream.tasks=3",
     "network.arguments={inputs=64, hidden=[6, 5]}",
@@ -48,222 +45,253 @@ SETTINGS = (
     "search.patience=2",
     "search.warm_points=2",
     "search.bounds=3",
+    "gem.memories=4",
 )
-TIMES = {"seconds", "training_seconds", "time"}
+FEWER = 50  # kills at calls of a method that is not bocl
+STUDY = """# three runs that share a worker or two
+on = ["digits"]
+[[run]]
+method = "bocl"
+[[run]]
+method = "fixed"
+[[run]]
+method = "sn"
+"""
 
 
-def in_a_fork(
-    work: Callable[[], object], *, fatal: int = 0, half: bool = False, dies_after: float | None = None
-) -> tuple[int, list[str], int]:
-    """Work in a child; return how it ended, the calls it made, and how many lines it was promised.
-
-    fatal       the number of the call it dies before; 0 lets it live
-    half        die halfway through that call, a write
-    dies_after  seconds until the parent kills it
-    """
-    ears, mouth = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(ears)
-        try:
-            _watch_calls(mouth, fatal, half)
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(f"the run failed: {error!r}", file=sys.stderr, flush=True)
-            os._exit(1)
-    os.close(mouth)
-    if dies_after is not None:
-        time.sleep(dies_after)
-        os.kill(child, signal.SIGKILL)
-    with os.fdopen(ears) as told:
-        words = told.read().split("\n")[:-1]
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), [word for word in words if word != "promised"], words.count("promised")
+def groups() -> list[Group]:
+    """Return all of it: at least a thousand kills."""
+    others = [name for name in METHODS if name != "bocl"]
+    return [
+        Group("bocl", partial(of_runs, "bocl", "0", most=None, random_moments=60), few=6),
+        *(Group(name, partial(of_runs, name, "0", most=FEWER, random_moments=6)) for name in others),
+        Group("grid of 4", partial(of_runs, "bocl,sn", "0,1", most=40, random_moments=20)),
+        Group("pick", of_picks, few=3),
+        *(Group(f"save of {name}", partial(of_saves, name), few=3 * (name == "bocl")) for name in METHODS),
+        Group("study", of_studies),
+    ]
 
 
-def the_runs(grid: Grid) -> Callable[[], object]:
-    """Return what runs a grid."""
-    return partial(run_grid, grid, device="cpu", watch=_nobody_watches)
+# Runs and grids.
 
 
-def _nobody_watches(_config: Config, _folder: Path) -> nullcontext[Callback]:
-    return nullcontext(ignore_events)
+def lines_of(folders: Sequence[Path]) -> int:
+    """Return how many records the journals of runs hold, as far as they are there."""
+    return sum(len(read(folder / JOURNAL)) for folder in folders if (folder / JOURNAL).exists())
 
 
-def _watch_calls(mouth: int, fatal: int, half: bool) -> None:
-    """Count every call that changes the folder, tell the parent of each, and die at the one that is fatal."""
-    write, count = os.write, 0
+def of_runs(methods: str, seeds: str, place: Path, *, most: int | None, random_moments: int) -> Iterator[Case]:
+    """Kill a run, or a grid of them, at calls and at random moments; every other time twice."""
+    draw = random.Random(f"{methods} {seeds}")
+    folders = [place / "killed" / f"{method}-seed{seed}" for method in methods.split(",") for seed in seeds.split(",")]
+    whole, command = (run_words(methods, SETTINGS, place / name, seeds) for name in ("whole", "killed"))
+    code, _, said = call(*run_words(methods, SETTINGS, place / "warm-up", seeds))  # what libraries do once is done here
+    check(code == 0, said)
+    began = time.perf_counter()
+    undisturbed = in_a_fork(partial(told, *whole))
+    seconds = time.perf_counter() - began
+    check(undisturbed.code == 0, f"it fails even if nobody disturbs it: {undisturbed.said}")
+    wanted = outcome([place / "whole" / folder.name for folder in folders])
 
-    def watched(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            nonlocal count
-            count += 1
-            write(mouth, f"{name}\n".encode())
-            if count == fatal:
-                if half:
-                    descriptor, data = arguments
-                    real(descriptor, bytes(data)[: len(data) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = real(*arguments, **options)
-            if name == "fsync" and os.readlink(f"/proc/self/fd/{arguments[0]}").endswith(JOURNAL):
-                write(mouth, b"promised\n")
-            return result
-
-        return call
-
-    for name in CALLS:
-        setattr(os, name, watched(name, getattr(os, name)))
-
-
-def outcome(grid: Grid) -> str:
-    """Return a hash of all that runs came to: weights, canaries, and records without times or sessions."""
-    digest = hashlib.sha256()
-    for _, folder in grid:
-        for path in sorted(folder.rglob("*")):
-            digest.update(f"{path.relative_to(folder)}\n".encode())
-            if path.suffix == ".safetensors" or path.name == "model.json":
-                digest.update(path.read_bytes())
-        records = read(folder / JOURNAL)
-        RunLog.of(records, folder / JOURNAL)  # refuses a task or round that is recorded twice or left out
-        kept = [timeless(record) for record in records if record["kind"] != "start"]
-        digest.update(json.dumps(kept, sort_keys=True).encode())
-    return digest.hexdigest()
-
-
-def timeless(value: Any) -> Any:
-    if isinstance(value, list):
-        return [timeless(item) for item in value]
-    if isinstance(value, dict):
-        return {name: timeless(item) for name, item in value.items() if name not in TIMES}
-    return value
-
-
-class Torture:
-    """One grid of runs, killed again and again."""
-
-    def __init__(self, place: Path, **options: Any) -> None:
-        self.place, self.options = place, options
-        self.kills = self.deaths = 0
-        whole = self._grid("whole")
-        run_grid(self._grid("warm-up"), device="cpu", watch=_nobody_watches)  # what libraries do once is done here
-        began = time.perf_counter()
-        code, self.calls, _ = in_a_fork(the_runs(whole))
-        self.seconds = time.perf_counter() - began
-        if code:
-            raise SystemExit("the run fails even if nobody disturbs it")
-        self.wanted = outcome(whole)
-
-    def _grid(self, name: str) -> Grid:
-        return plan("digits", SETTINGS, out=str(self.place / name), device="cpu", **self.options)
-
-    def kill(self, *moments: dict[str, Any]) -> None:
-        """Kill a new run at each of these moments in turn, then let it end and compare."""
-        grid = self._grid("killed")
-        for moment in moments:
-            code, _, promised = in_a_fork(the_runs(grid), **moment)
-            self.kills += 1
-            self.deaths += code == -signal.SIGKILL
-            found = sum(len(read(folder / JOURNAL)) for _, folder in grid if (folder / JOURNAL).exists())
-            before = {folder: (folder / JOURNAL).read_bytes() for _, folder in grid if (folder / JOURNAL).exists()}
-            check(code in (0, -signal.SIGKILL), moment, f"it ended with {code}")
-            check(found >= promised, moment, f"{promised} lines were promised in this session, {found} are there")
-        code, _, _ = in_a_fork(the_runs(grid))
-        check(code == 0, moments, f"the run started again ended with {code}")
+    def kill(*mishaps: Mishap) -> Mapping[str, int]:
+        shutil.rmtree(place / "killed", ignore_errors=True)
+        deaths = 0
+        for mishap in mishaps:
+            had = lines_of(folders)
+            ended = in_a_fork(partial(told, *command), mishap)
+            check(ended.code == 0 or ended.killed, f"it ended with {ended.code}: {ended.said}")
+            found = lines_of(folders)
+            promised = range(had + ended.promised, had + ended.promised + 2)
+            check(found in promised, f"{had} lines were there and {ended.promised} promised, now there are {found}")
+            deaths += ended.killed
+        before = {folder: (folder / JOURNAL).read_bytes() for folder in folders if (folder / JOURNAL).exists()}
+        again = in_a_fork(partial(told, *command))
+        check(again.code == 0, f"started again, it ended with {again.code}: {again.said}")
         for folder, old in before.items():
-            whole_lines = old[: old.rfind(b"\n") + 1]
-            kept = (folder / JOURNAL).read_bytes().startswith(whole_lines)
-            check(kept, moments, "what the journal held was changed")
-        check(outcome(grid) == self.wanted, moments, "it came to something else")
-        shutil.rmtree(self.place / "killed")
+            kept = (folder / JOURNAL).read_bytes().startswith(old[: old.rfind(b"\n") + 1])
+            check(kept, "what the journal held was changed")
+        check(outcome(folders) == wanted, "it came to something else")
+        return {"kills of grids" if "," in methods else "kills of runs": deaths}
+
+    calls = list(every_kill(undisturbed.calls))
+    for mishap in calls if most is None else draw.sample(calls, min(most, len(calls))):
+        yield Case(str(mishap), partial(kill, mishap))
+    for number in range(random_moments):
+        moments = [Mishap(after=draw.uniform(0, seconds)) for _ in range(1 + number % 2)]
+        yield Case(", then ".join(map(str, moments)), partial(kill, *moments))
 
 
-class PickTorture:
-    """A pick after the second of three tasks, killed, made again, and the run gone on with from there."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.config, self.folder = plan("digits", SETTINGS, out=str(place / "whole"), device="cpu")[0]
-        in_a_fork(self._two_tasks)
-        task = summarise(self.folder).tasks[-1]
-        self.widths = next(trial.widths for trial in task.trials if trial.widths != task.widths)
-        shutil.copytree(self.folder, place / "two tasks")
-        _, self.calls, _ = in_a_fork(self._pick)
-        self.wanted = self._end()
-
-    def _two_tasks(self) -> None:
-        def stop(event: Event) -> None:
-            if isinstance(event, TaskDone) and event.record.index == 1:
-                raise KeyboardInterrupt
-
-        with suppress(KeyboardInterrupt):
-            run(self.config, self.folder, device="cpu", callback=stop)
-
-    def _pick(self) -> None:
-        pick(self.folder, self.widths, device="cpu")
-
-    def _end(self) -> str:
-        grid = [(self.config, self.folder)]
-        code, _, _ = in_a_fork(the_runs(grid))
-        check(code == 0, "a pick", f"the run gone on with ended with {code}")
-        check(summarise(self.folder).tasks[1].widths == self.widths, "a pick", "the pick was lost")
-        return outcome(grid)
-
-    def kill(self, moment: dict[str, Any]) -> None:
-        """Kill a pick at a moment, make it again, let the run end and compare."""
-        shutil.rmtree(self.folder)
-        shutil.copytree(self.place / "two tasks", self.folder)
-        code, _, promised = in_a_fork(self._pick, **moment)
-        check(code == -signal.SIGKILL, moment, f"the pick ended with {code}")
-        kinds = [record["kind"] for record in read(self.folder / JOURNAL)]
-        check(promised < 2 or kinds[-1] == "pick", moment, "a pick that was promised is lost")
-        check(in_a_fork(self._pick)[0] == 0, moment, "the pick cannot be made again")
-        check(self._end() == self.wanted, moment, "it came to something else")
+# Picks.
 
 
-def check(fact: bool, moment: Any, otherwise: str) -> None:
-    """End with what went wrong."""
-    if not fact:
-        raise SystemExit(f"killed at {moment}: {otherwise}")
+def of_picks(place: Path) -> Iterator[Case]:
+    """Kill a pick after the second of three tasks, make it again, and let the run go on from there."""
+    folder = place / "case" / "bocl-seed0"
+    go_on = partial(told, *run_words("bocl", SETTINGS, folder.parent))
+    two_tasks = stopped_after(2, place / "two tasks")
+    task = summarise(two_tasks).tasks[-1]
+    widths = next(trial.widths for trial in task.trials if trial.widths != task.widths)
+    pick = partial(told, "pick", str(folder), "--widths", ",".join(map(str, widths)), "--device", "cpu")
+
+    def begin_again() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(two_tasks, folder)
+
+    def end() -> str:
+        ended = in_a_fork(go_on)
+        check(ended.code == 0, f"the run gone on with ended with {ended.code}: {ended.said}")
+        check(summarise(folder).tasks[1].widths == widths, "the pick was lost")
+        return outcome([folder])
+
+    def kill(mishap: Mishap) -> Mapping[str, int]:
+        begin_again()
+        had = lines_of([folder])
+        ended = in_a_fork(pick, mishap)
+        check(ended.killed, f"the pick ended with {ended.code}: {ended.said}")
+        found = lines_of([folder]) - had
+        check(ended.promised <= found <= ended.promised + 1, f"{ended.promised} lines were promised, {found} are there")
+        again = in_a_fork(pick)
+        check(again.code == 0, f"the pick cannot be made again: {again.said}")
+        check(end() == wanted, "it came to something else")
+        return {"kills of picks": 1}
+
+    begin_again()
+    calls = in_a_fork(pick).calls
+    wanted = end()
+    for mishap in every_kill(calls):
+        yield Case(f"a pick, {mishap}", partial(kill, mishap))
 
 
-def main(short: bool) -> None:
-    """Torture a single run, and a grid."""
-    torch.set_num_threads(1)
-    draw = random.Random(0)
-    with tempfile.TemporaryDirectory() as place:
-        whole = Torture(Path(place) / "run")
-        points = [{"fatal": number} for number in range(1, len(whole.calls) + 1)]
-        points += [{"fatal": at, "half": True} for at, name in enumerate(whole.calls, start=1) if name == "write"]
-        if short:
-            points = draw.sample(points, 6)
-        for point in points:
-            whole.kill(point)
-        for number in range(1 if short else 30):
-            moments = [{"dies_after": draw.uniform(0, whole.seconds)} for _ in range(1 + number % 2)]
-            whole.kill(*moments)
-        print(
-            f"one run, {len(whole.calls)} calls: killed {whole.kills} times, {len(points)} of them at a call; "
-            f"{whole.deaths} died, all ended in {whole.wanted[:16]}"
+def stopped_after(tasks: int, place: Path) -> Path:
+    """Return the folder of a run of bocl that was stopped when so many tasks were finished."""
+    ((config, folder),) = plan("digits", SETTINGS, methods=["bocl"], seeds=[0], out=str(place), device="cpu")
+
+    def stop(event: Event) -> None:
+        if isinstance(event, TaskDone) and event.record.index + 1 == tasks:
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        run(config, folder, device="cpu", callback=stop)
+    return folder
+
+
+# Saves.
+
+
+def of_saves(method: str, place: Path) -> Iterator[Case]:
+    """Kill a save into a folder with an older model, and one into a new folder."""
+    code, _, said = call(*run_words(method, ("stream.tasks=2", *SETTINGS[1:]), place / "runs", "0,1"))
+    check(code == 0, said)
+    old, new = (load(place / "runs" / f"{method}-seed{seed}", device="cpu") for seed in (0, 1))
+    for begun in (old, None):
+        yield from _of_one_save(begun, new, place / "model")
+
+
+def _of_one_save(old: Learner | None, new: Learner, folder: Path) -> Iterator[Case]:
+    allowed = {all_it_learnt(new)} | ({all_it_learnt(old)} if old else set())
+    saves = partial(from_python, partial(save, new, folder))
+
+    def begin_again() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        if old:
+            save(old, folder)
+
+    def kill(mishap: Mishap) -> Mapping[str, int]:
+        begin_again()
+        ended = in_a_fork(saves, mishap)
+        check(ended.killed, f"the save ended with {ended.code}: {ended.said}")
+        try:
+            check(all_it_learnt(load(folder, device="cpu")) in allowed, "it is neither the old model nor the new one")
+        except FolderError as error:
+            check(old is None, f"neither model can be loaded: {error}")
+        check(saves() == (0, ""), "it cannot be saved again")
+        check(sorted(path.name for path in folder.iterdir()) == names, "files of the killed save are left")
+        check(all_it_learnt(load(folder, device="cpu")) == all_it_learnt(new), "it was saved, and something else loads")
+        return {"kills of saves": 1}
+
+    begin_again()
+    calls = in_a_fork(saves).calls
+    names = sorted(path.name for path in folder.iterdir())
+    what = f"a save {'over an older one' if old else 'into a new folder'}"
+    for mishap in every_kill(calls):
+        yield Case(f"{what}, {mishap}", partial(kill, mishap))
+
+
+# Studies.
+
+
+def of_studies(place: Path) -> Iterator[Case]:
+    """Kill a study's parent, or a worker, or all of them; make the study again until it is whole."""
+    draw = random.Random("study")
+    (place / "study.toml").write_text(STUDY)
+    sets = [word for setting in SETTINGS for word in ("--set", setting)]
+
+    def begin(name: str) -> subprocess.Popen[bytes]:
+        words = ["study", str(place / "study.toml"), "--out", str(place / name), "--workers", "2", "--device", "cpu"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "bocl", *words, *sets, "--records", str(place / f"{name} records")],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
-        picked = PickTorture(Path(place) / "pick")
-        moments = [{"fatal": number} for number in range(1, len(picked.calls) + 1)]
-        moments += [{"fatal": at, "half": True} for at, name in enumerate(picked.calls, start=1) if name == "write"]
-        moments = draw.sample(moments, 3) if short else moments
-        for moment in moments:
-            picked.kill(moment)
-        print(f"a pick, {len(picked.calls)} calls: killed {len(moments)} times, all ended in {picked.wanted[:16]}")
-        if not short:
-            grid = Torture(Path(place) / "grid", methods=["bocl", "sn"], seeds=[0, 1])
-            for _ in range(20):
-                grid.kill({"fatal": draw.randint(1, len(grid.calls))})
-            for _ in range(10):
-                grid.kill({"dies_after": draw.uniform(0, grid.seconds)})
-            print(
-                f"a grid of 4 runs, {len(grid.calls)} calls: killed {grid.kills} times; {grid.deaths} died, "
-                f"all ended in {grid.wanted[:16]}"
-            )
+
+    def folders(name: str) -> list[Path]:
+        return [place / name / "digits" / method / f"{method}-seed0" for method in ("bocl", "fixed", "sn")]
+
+    def kept(name: str) -> bool:
+        """Whether the records hold the journal of every run as it is."""
+        kept = [place / f"{name} records" / "digits" / f"{path.parent.name}-seed-0.jsonl" for path in folders(name)]
+        pairs = zip(folders(name), kept, strict=True)
+        return all(record.is_file() and record.read_bytes() == (run / JOURNAL).read_bytes() for run, record in pairs)
+
+    began = time.perf_counter()
+    check(begin("whole").wait() == 0, "the study fails even if nobody disturbs it")
+    seconds = time.perf_counter() - began
+    wanted = outcome(folders("whole"))
+
+    def kill(*moments: tuple[str, float]) -> Mapping[str, int]:
+        for name in ("killed", "killed records"):
+            shutil.rmtree(place / name, ignore_errors=True)
+        deaths = 0
+        for whom, after in moments:
+            parent = begin("killed")
+            time.sleep(after)
+            deaths += _kill(whom, parent)
+            _wait_for_all(parent)
+        again = begin("killed")
+        check(again.wait() == 0, f"started again, it ended with {again.returncode}")
+        check(outcome(folders("killed")) == wanted, "it came to something else")
+        check(kept("killed"), "its records are not those of its runs")
+        return {"kills of studies": deaths}
+
+    for number in range(30):
+        whom = ("the parent", "a worker", "all")[number % 3]
+        moments = [(whom, draw.uniform(0.2, 1) * seconds) for _ in range(1 + number % 2)]
+        yield Case(", then ".join(f"{who} after {after:.2f} s" for who, after in moments), partial(kill, *moments))
 
 
-if __name__ == "__main__":
-    main(short="--short" in sys.argv[1:])
+def _kill(whom: str, parent: subprocess.Popen[bytes]) -> int:
+    """Kill a study's parent, one of its workers, or all; return how many of them that were."""
+    workers = _children(parent.pid)
+    victims = {"the parent": [parent.pid], "a worker": workers[:1], "all": [parent.pid, *workers]}[whom]
+    killed = 0
+    for victim in victims:
+        with suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+            killed += parent.poll() is None or victim != parent.pid
+    return killed
+
+
+def _children(parent: int) -> list[int]:
+    with suppress(OSError):
+        return [int(word) for word in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    return []
+
+
+def _wait_for_all(parent: subprocess.Popen[bytes]) -> None:
+    """Wait until nobody of a study is left: a worker may still finish its record."""
+    parent.wait()
+    with suppress(ProcessLookupError):
+        while True:
+            os.killpg(parent.pid, 0)
+            time.sleep(0.05)

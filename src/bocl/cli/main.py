@@ -72,7 +72,7 @@ def main(commands: typer.Typer = app) -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BoclError as error:
-        print(f"{name}: {one_line(str(error))}", file=sys.stderr)
+        print(f"{name}: " + "\n  ".join(one_line(str(line)) for line in error.args), file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
     except UsageError as error:
         print(

@@ -18,9 +18,9 @@ def say(line: str) -> None:
     typer.echo(one_line(line))
 
 
-def warn(line: str) -> None:
-    """Print a line for the person, where it does not mix with results."""
-    typer.echo(f"bocl: {one_line(line)}", err=True)
+def warn(line: str, *below: str) -> None:
+    """Print a line for the person, and others below it, where they do not mix with results."""
+    typer.echo("\n  ".join([f"bocl: {one_line(line)}", *map(one_line, below)]), err=True)
 
 
 def print_json(value: object) -> None:

@@ -35,6 +35,9 @@ def run_command(
     data: Data = None,
     shares_device: Annotated[int, typer.Option(hidden=True, min=1, help="Runs on its device, for the record.")] = 1,
     headline: Annotated[bool, typer.Option("--headline", hidden=True, help="This run stands for its method.")] = False,
+    until_input_ends: Annotated[
+        bool, typer.Option("--until-input-ends", hidden=True, help="Stop, as on SIGTERM, when standard input ends.")
+    ] = False,
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -48,10 +51,12 @@ def run_command(
     from bocl.cli.tables import print_runs
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid
-    from bocl.records.interrupts import Terminated, stopping_on_terminate
+    from bocl.records.interrupts import Terminated, stopping_on_terminate, terminate_when_input_ends
     from bocl.records.summary import summarise
     from bocl.wording import counted
 
+    if until_input_ends:
+        terminate_when_input_ends()
     if alpha is not None and target is not None:
         raise InputError("--alpha and --target are two ways to choose widths: give only one of them")
     short = {"reward.alpha": alpha, "goal.budget": budget, "goal.total_budget": total_budget, "goal.target": target}
@@ -91,5 +96,5 @@ def run_command(
         print_runs(summaries)
     if failed:
         told = [f"{folder}: {error}" for folder, error in failed.items()]
-        warn("\n  ".join([f"{len(failed)} of {counted(len(grid), 'run')} failed:", *told]))
+        warn(f"{len(failed)} of {counted(len(grid), 'run')} failed:", *told)
         raise typer.Exit(1)

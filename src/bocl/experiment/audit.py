@@ -33,6 +33,7 @@ from bocl.tasks.task import TaskStream
 from bocl.training.batches import to_device
 from bocl.training.device import resolve_device
 from bocl.training.evaluation import accuracy
+from bocl.training.surroundings import usual_surroundings
 
 LOGITS = 1e-3
 ACCURACY = 0.005
@@ -78,6 +79,7 @@ class RunAudit:
     tasks: tuple[TaskAudit, ...]
 
 
+@usual_surroundings()
 def audit(folder: str | Path, *, data: str | None = None, device: str = "auto", with_accuracy: bool = True) -> RunAudit:
     """Check a run against its own records; raise DriftError naming the first thing that is not as recorded."""
     refuse_journal(Path(folder), "audit")

@@ -22,6 +22,7 @@ from bocl.records.record import PickRecord, TaskRecord, Trial
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 from bocl.training.device import resolve_device
+from bocl.training.surroundings import usual_surroundings
 from bocl.widths import Widths
 
 
@@ -33,6 +34,7 @@ class Picked:
     after: TaskRecord
 
 
+@usual_surroundings()
 def pick(
     folder: str | Path,
     wanted: Widths | Criterion,

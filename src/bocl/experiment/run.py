@@ -23,8 +23,10 @@ from bocl.records.events import Callback, TaskDone, TaskStarted, ignore_events
 from bocl.records.prior_trials import fingerprint
 from bocl.records.record import TaskRecord
 from bocl.tasks.task import Task, TaskStream
+from bocl.training.surroundings import usual_surroundings
 
 
+@usual_surroundings()
 def run(
     config: Config,
     folder: str | Path,

@@ -13,6 +13,7 @@ import torch
 from bocl.errors import DeviceError
 from bocl.training.cancellation import cancelled_by
 from bocl.training.gpu_lock import holding_gpu
+from bocl.training.surroundings import usual_surroundings
 
 MOST_AT_ONCE = 16  # PyTorch has 32 streams to hand out
 Result = TypeVar("Result")
@@ -36,6 +37,7 @@ def check_at_once(at_once: int, runs: int, device: torch.device, draws: bool) ->
         )
 
 
+@usual_surroundings()  # around all of them: what is the process's is given back once, when none is left
 def side_by_side(pieces: Sequence[Callable[[], Result]], *, at_once: int, device: torch.device) -> list[Result]:
     """Do all pieces of work, ``at_once`` at a time, and return their results in order.
 

@@ -1,7 +1,7 @@
 """The runs of a study in processes of their own, several at once.
 
 On a GPU, processes fill each other's pauses; with NVIDIA's multi-process service their work overlaps too. A run in a
-process of its own has the same bits, however many others there are.
+process of its own has the same bits, however many others there are. No run outlives its study, however that ends.
 
     RECORDS/PRESET/NAME-seed-N.jsonl    the journal of every finished run, which is then not made again
     RECORDS/PRESET.tar.xz               or an archive of them, which is read, not written
@@ -60,8 +60,7 @@ def run_jobs(
         _note(records, "")  # a folder that cannot be written is refused before the work
     options = ["--device", device, *(["--data", data] if data is not None else [])]
     options += ["--shares-device", str(workers)] if workers > 1 else []
-    processes = Processes()
-    with ThreadPoolExecutor(workers) as pool:
+    with Processes() as processes, ThreadPoolExecutor(workers) as pool:
         running = {pool.submit(processes.run, _command(job, out, options)): job for job in wanted}
         try:
             for ended in as_completed(running):
@@ -89,30 +88,41 @@ def run_jobs(
 
 
 class Processes:
-    """Processes under way; asked to stop, they finish their record and end."""
+    """Processes under way. Asked to stop, they finish their record and end; they do so too if this process is killed.
+
+    Their standard input is a pipe that nobody writes to. Only this process holds its other end, and the kernel closes
+    that whatever happens. It is what they wait for (``--until-input-ends``).
+    """
 
     def __init__(self) -> None:
-        self._alive: set[subprocess.Popen[str]] = set()
-        self._stopped = False
+        self._input, held = os.pipe()
+        self._held = os.fdopen(held, "wb")
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        os.close(self._input)
 
     def run(self, command: Sequence[str]) -> str:
         """Run a command to its end; return why it failed, '' if it did not."""
-        if self._stopped:
+        if self._held.closed:
             return "stopped"
-        one_thread = {"OMP_NUM_THREADS": "1", **os.environ}
-        with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=one_thread
-        ) as process:
-            self._alive.add(process)
-            _, said = process.communicate()
-            self._alive.discard(process)
-        return "" if process.returncode == 0 else (said.strip().splitlines() or ["failed"])[-1]
+        done = subprocess.run(
+            [*command, "--until-input-ends"],
+            stdin=self._input,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"OMP_NUM_THREADS": "1", **os.environ},
+            check=False,
+        )
+        return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["failed"])[-1]
 
     def stop(self) -> None:
         """Stop all of them."""
-        self._stopped = True
-        for process in list(self._alive):
-            process.terminate()
+        self._held.close()
 
 
 def _command(job: Job, out: Path, options: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from bocl.errors import WorkError
+from bocl.records.events import Callback, Event
 
 NOT_FINITE = "the loss was not finite"
 
@@ -20,13 +21,29 @@ def check_trained(accuracy: float, task: str, failure: str = NOT_FINITE) -> None
         raise WorkError(f"task '{task}': {failure}{way_out}")
 
 
+class Listener:
+    """A callback, and what it raised: that is its owner's, and no failure of a training."""
+
+    def __init__(self, callback: Callback) -> None:
+        self.raised: BaseException | None = None
+        self._callback = callback
+
+    def __call__(self, event: Event) -> None:
+        """Pass an event on."""
+        try:
+            self._callback(event)
+        except BaseException as error:
+            self.raised = error
+            raise
+
+
 @contextmanager
-def out_of_memory_explained(way_out: str) -> Iterator[None]:
-    """Turn running out of memory into a WorkError that names the settings to make smaller."""
+def out_of_memory_explained(way_out: str, listener: Listener) -> Iterator[None]:
+    """Turn running out of memory, unless the listener raised it, into a WorkError that names what to make smaller."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+        if error is listener.raised or not is_out_of_memory(error):
             raise
         first_line = str(error).partition("\n")[0]
         raise WorkError(f"there is not enough memory to learn the task ({first_line}); try {way_out}") from error

@@ -8,7 +8,9 @@ no other room needs to know which method it is. A method counts tasks in the ord
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from bocl.checks import Natural, checked
-from bocl.methods.failures import out_of_memory_explained
+from bocl.methods.failures import Listener, out_of_memory_explained
 from bocl.methods.rounds import LocalTrainer, RoundTrainer
 from bocl.methods.seen import SeenTask, check_inputs, check_task, seen_from
 from bocl.networks.by_task import part_tensors
@@ -26,11 +28,13 @@ from bocl.networks.graph import Graph
 from bocl.networks.growth import Shapes
 from bocl.networks.trace import trace
 from bocl.records.events import Callback, ignore_events
+from bocl.records.interrupts import held_back
 from bocl.records.record import Diagnostics, Trial
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
+from bocl.training.surroundings import usual_surroundings
 from bocl.training.trainer import Effort
 from bocl.widths import Widths
 
@@ -125,18 +129,35 @@ class Learner:
         callback  is called with every event, so that a person can watch; results never depend on it
         trainer   trains the rounds of methods that grow children, instead of this process
         """
-        with out_of_memory_explained(self.if_out_of_memory):
+        listener = Listener(callback)
+        with self._all_or_nothing(), usual_surroundings(), out_of_memory_explained(self.if_out_of_memory, listener):
             check_task(self.graph, task, self.seen)
             self.check_budget(task.classes)
             data = task_to_device(task, len(self.seen), self.device)
-            learned = self._learn(task, data, callback, trainer or LocalTrainer())
-        self.seen.append(SeenTask.of(task))
+            learned = self._learn(task, data, listener, trainer or LocalTrainer())
+            self.seen.append(SeenTask.of(task))
         return learned
 
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
-        """Learn one more task, which fits the network and the budget; a failure leaves the learner as it was."""
+        """Learn one more task, which fits the network and the budget; write into no tensor that is kept."""
         raise NotImplementedError
 
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Put the learner and its network back to where they were if the work inside fails or is interrupted."""
+        before = [
+            (part, {name: copy(kept) if isinstance(kept, list | dict) else kept for name, kept in vars(part).items()})
+            for part in (self, self.network)
+        ]
+        try:
+            yield
+        except BaseException:
+            with held_back():
+                for part, attributes in before:
+                    part.__dict__ = attributes
+            raise
+
+    @usual_surroundings()
     def predict(self, x: Any, task: int) -> Tensor:
         """Return logits (n, classes) for the inputs of a task learnt before.
 
@@ -172,6 +193,7 @@ class Learner:
         check_tensors(own, self.network.stored_shapes(state.facts, [entry.classes for entry in seen]))
         self._check_kept(State(state.facts, kept), seen)
 
+    @usual_surroundings()
     def restore(self, state: State) -> None:
         """Take back what ``state`` returned, in a method made with the same settings."""
         self.seen = seen_from(state.facts, self.graph)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bocl.errors import BoclError
-from bocl.methods.failures import NOT_FINITE, is_out_of_memory
+from bocl.methods.failures import NOT_FINITE, Listener, is_out_of_memory
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import Growth
 from bocl.records.events import Callback, EpochDone, OutOfMemory, ignore_events
@@ -166,8 +166,9 @@ class LocalTrainer:
 
         A round that is too large is trained in parts. If it still runs out of memory, it starts again in parts of half
         the size, so that all children are trained with the same number at once. A child whose loss is not finite, or
-        that raises, fails; the others continue.
+        that raises, fails; the others continue. What the callback raises ends the round.
         """
+        listener = Listener(callback)
         if asked.fresh:
             network = ExpandableNetwork(network.graph, network.settings, network.device)
         at_once = _children_that_fit(asked, network, data)
@@ -175,28 +176,30 @@ class LocalTrainer:
         while True:
             try:
                 parts = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
-                return [child for part in parts for child in self._train_or_fail(asked, network, data, part, callback)]
+                return [child for part in parts for child in self._train_or_fail(asked, network, data, part, listener)]
             except (MemoryError, RuntimeError) as error:
-                if at_once == 1 or not is_out_of_memory(error):
+                if error is listener.raised or at_once == 1 or not is_out_of_memory(error):
                     raise
-                at_once = -(-at_once // 2)
-                on_halving(at_once)
-                callback(OutOfMemory(at_once))
+            at_once = -(-at_once // 2)
+            on_halving(at_once)
+            callback(OutOfMemory(at_once))
 
     def _train_or_fail(
-        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, callback: Callback
+        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, listener: Listener
     ) -> list[TrainedChild]:
         """Train some children of a round together. If that raises, train each by itself, to see which it was."""
         try:
-            return self._train(asked, network, data, part, callback)
+            return self._train(asked, network, data, part, listener)
         except Exception as error:
-            if isinstance(error, BoclError) or is_out_of_memory(error) or _is_of_the_device(error):
+            if error is listener.raised or isinstance(error, BoclError):
                 raise
-            if part.stop - part.start > 1:
-                alone = [slice(at, at + 1) for at in range(part.start, part.stop)]
-                return [child for one in alone for child in self._train_or_fail(asked, network, data, one, callback)]
+            if is_out_of_memory(error) or _is_of_the_device(error):
+                raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            return [_failed(asked, part.start, reason, Fit(math.nan, math.nan, 0, Effort()))]
+        if part.stop - part.start > 1:
+            alone = [slice(at, at + 1) for at in range(part.start, part.stop)]
+            return [child for one in alone for child in self._train_or_fail(asked, network, data, one, listener)]
+        return [_failed(asked, part.start, reason, Fit(math.nan, math.nan, 0, Effort()))]
 
     def _train(
         self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, callback: Callback

@@ -16,8 +16,8 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -30,12 +30,13 @@ from bocl.methods.method import Learner, State
 from bocl.methods.tensor_files import pack, unpack
 from bocl.networks.check import check_graph
 from bocl.networks.graph import from_json, to_json
-from bocl.records.files import FULL, cannot_write, lock_file, make_folder, open_file, write_whole
+from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, make_folder, open_file, write_whole
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
 from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
 from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
+from bocl.training.surroundings import usual_surroundings
 
 FORMAT = 2
 TENSOR_FORMAT = 1  # of the file of weights
@@ -54,6 +55,7 @@ _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, Recur
 # Writing.
 
 
+@usual_surroundings()
 def save(method: Learner, folder: str | Path) -> None:
     """Write a learner to a folder, which must be new, empty or hold an older save."""
     folder = Path(folder)
@@ -73,20 +75,31 @@ def save(method: Learner, folder: str | Path) -> None:
         text = json.dumps(model | {"sha256": _seal(model)}, indent=1, allow_nan=False)
     except ValueError as error:
         raise InputError(f"cannot save to {folder}: the network or a setting holds an infinite number") from error
-    with _held(folder):
-        stale = _stale_after_save(folder)
+    with _held(folder) as alone:
+        left, used = _of_earlier_saves(folder)
+        if alone:
+            _remove(
+                folder, left
+            )  # before anything is written, so that saves that are killed again and again add nothing
         write_whole(folder / name, weights)
         write_whole(folder / _FILE, text.encode())
-        try:
-            for old in stale - {name}:
-                (folder / old).unlink(missing_ok=True)
-        except OSError as error:
-            raise WorkError(f"{folder}: an older file cannot be removed: {error.strerror}") from error
+        _remove(folder, used - {name})
+
+
+def _remove(folder: Path, names: Iterable[str]) -> None:
+    try:
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise WorkError(f"{folder}: an older file cannot be removed: {error.strerror}") from error
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Make the folder and hold it against other saves, which wait; the kernel lets go when a process dies."""
+def _held(folder: Path) -> Iterator[bool]:
+    """Make the folder and hold it against other saves, which wait; the kernel lets go when a process dies.
+
+    Gives whether it is held: where there are no locks, another save may be at work here.
+    """
     if "\0" in str(folder):
         raise FolderError(f"cannot save to {folder}: a name cannot hold a null character")
     try:
@@ -97,9 +110,12 @@ def _held(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise _cannot_save(folder, error) from error
     try:
-        with suppress(OSError):  # a file system without locks holds nothing
+        alone = CAN_LOCK
+        try:
             lock_file(descriptor, wait=True)
-        yield
+        except OSError:  # a file system without locks
+            alone = False
+        yield alone
     finally:
         os.close(descriptor)
 
@@ -110,25 +126,26 @@ def _cannot_save(folder: Path, error: OSError) -> BoclError:
     return FolderError(f"cannot save to {folder}: {error.strerror}; give another folder")
 
 
-def _stale_after_save(folder: Path) -> set[str]:
-    """Return the names of the files that a new save makes stale; refuse a folder that is not ours."""
+def _of_earlier_saves(folder: Path) -> tuple[set[str], set[str]]:
+    """Return what saves that were killed left, and the weights of the model there; refuse a folder that is not ours."""
     try:
         names = {path.name for path in folder.iterdir()}
-        unfinished = {name for name in names if _UNFINISHED.fullmatch(name)}
-        if all(_is_orphan(folder / name) for name in names - unfinished):
-            return unfinished
+        left = {name for name in names if _UNFINISHED.fullmatch(name) or _is_weights(folder / name)}
     except OSError as error:
         raise _cannot_save(folder, error) from error
+    if left == names:
+        return left, set()
     try:
-        return unfinished | {_read_model(folder)["weights"]["file"]}
+        used = {_read_model(folder)["weights"]["file"]}
     except FolderError as error:
         raise FolderError(
             f"cannot save to {folder}: it holds something else than a model of bocl ({error}); give a new folder"
         ) from error
+    return left - used, used
 
 
-def _is_orphan(path: Path) -> bool:
-    """Whether a file is weights that a save, ended before it wrote model.json, left: their name is their own hash."""
+def _is_weights(path: Path) -> bool:
+    """Whether a file is weights, whole: their name is their own hash. A save that is killed may leave them unused."""
     if not _WEIGHTS.fullmatch(path.name) or not path.is_file():
         return False
     return path.name == _weights_name(hashlib.sha256(path.read_bytes()).hexdigest())
@@ -148,6 +165,7 @@ def _seal(model: Mapping[str, Any]) -> str:
 # Reading.
 
 
+@usual_surroundings()
 def load(folder: str | Path, *, device: str | torch.device = "auto", **options: Any) -> Any:
     """Rebuild a learner from its folder; it predicts the same bits and can learn further tasks.
 

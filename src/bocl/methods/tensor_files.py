@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.numpy import save  # the one for tensors makes two types per size in bytes, which are never freed
+from safetensors.torch import load
 from torch import Tensor
 
 from bocl.errors import FolderError
@@ -16,7 +17,7 @@ from bocl.records.record import StoredFile
 
 def pack(tensors: Mapping[str, Tensor], about: str) -> bytes:
     """Return the file of these tensors; ``about`` is what it says of itself, such as ``round, format 2``."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
     return save(plain, metadata={"bocl": about})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -31,6 +32,17 @@ def stopping_on_terminate() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def terminate_when_input_ends() -> None:
+    """Send SIGTERM to this process when its standard input ends: whoever started it has gone."""
+
+    def wait() -> None:
+        while os.read(0, 1 << 16):  # not sys.stdin, whose lock would hold up the end of the process
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager

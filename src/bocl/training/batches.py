@@ -79,10 +79,15 @@ def to_device(split: Split, device: torch.device | str, dtype: torch.dtype = tor
     if device.type == "cuda" and split.raw.nbytes > torch.cuda.mem_get_info(device)[0] * SHARE_OF_FREE_MEMORY:
         feed = Feed(split.raw, split.labels)
         return DeviceSplit(*feed.window(device), scale, feed)
-    raw, labels = split.raw.to(device), split.labels.to(device)
+    raw, labels = (_ordinary(tensor.to(device)) for tensor in (split.raw, split.labels))
     if device.type == "cuda" and raw.dtype == torch.uint8:
         return DeviceSplit(raw, labels, scale)
     return DeviceSplit(scale(raw), labels)
+
+
+def _ordinary(tensor: Tensor) -> Tensor:
+    """Return a tensor that gradients can be computed with: one that was made in inference mode is copied."""
+    return tensor.clone() if tensor.is_inference() else tensor
 
 
 def task_to_device(

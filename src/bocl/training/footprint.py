@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bocl.training.batches import DeviceTask
+from bocl.training.draws import Draws
 from bocl.training.trainable import Trainable
 
 COPIES_OF_WEIGHTS = 4  # the weights, their gradients, two moments of the optimiser
@@ -26,15 +27,15 @@ def training_bytes(network: Trainable, task: DeviceTask, batch_size: int) -> int
 def _kept_bytes(network: Trainable, task: DeviceTask, samples: int) -> int:
     """Count the bytes autograd saves in a forward pass: each storage once, and parameters not at all."""
     parameters = {tensor.untyped_storage().data_ptr() for tensor in network.parameters.values()}
-    kept: dict[int, int] = {}
+    kept: dict[int, torch.UntypedStorage] = {}  # as they are held here, no address is given out twice
 
-    def note(tensor: Tensor) -> Tensor:
+    def note(tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in parameters:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+            kept[storage.data_ptr()] = storage
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        logits = network(task.train.rows(slice(samples))[0], task.index)
-    del logits  # kept until here, so that the storages noted above keep their addresses
-    return sum(kept.values())
+    draws = Draws(network, task.device, seed=0)  # what is dropped out does not change how much is kept
+    # Nothing goes backward here. A hook that gave the tensor back would make it and its graph hold each other for ever.
+    with draws.in_use(), torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
+        network(task.train.rows(slice(samples))[0], task.index)
+    return sum(storage.nbytes() for storage in kept.values())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,6 +18,7 @@ from torch import Tensor
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.cancellation import stop_if_cancelled
+from bocl.training.draws import Draws
 from bocl.training.evaluation import accuracies
 from bocl.training.hooks import Hooks
 from bocl.training.precision import repeatable_products
@@ -82,17 +82,18 @@ def train(
     per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
     taken = samples = epoch = 0
     loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
-    threads = sensible_threads(network, tasks[0], recipe.batch_size)
-    with threads, _drawing(network, tasks[0].device, seed_for(seed, "dropout")):
+    draws = Draws(network, tasks[0].device, seed_for(seed, "dropout"))
+    with sensible_threads(network, tasks[0], recipe.batch_size):
         network.training = True
-        step = make_step(network, tasks, recipe, hooks, cache=cache, graphed=graphed)
+        with draws.in_use():
+            step = make_step(network, tasks, recipe, hooks, cache=cache, graphed=graphed)
         trained = step.network
         best = _Best(trained, recipe.patience)
         for epoch in range(1, recipe.epochs + 1):
             trained.training = True
             step.total.zero_()
             batches = _interleave(tasks, orders, recipe.batch_size, shuffle)
-            with step.sharing_gpu():
+            with draws.in_use(), step.sharing_gpu():
                 for task, batch in batches:
                     step(task, batch, _learning_rate(recipe, taken, per_epoch * recipe.epochs))
                     taken += 1
@@ -169,15 +170,3 @@ def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -
     with repeatable_products(precision):
         scores = [accuracies(partial(network, task=task.index), task.validation) for task in tasks]
         return torch.stack(scores).mean(0).cpu()
-
-
-@contextmanager
-def _drawing(network: Trainable, device: torch.device, seed: int) -> Iterator[None]:
-    """Let dropout draw from this seed, and leave the random numbers of the process as they were."""
-    if not network.draws:
-        yield
-        return
-    # PyTorch's dropout takes no generator, so the process's own is seeded, and put back for everyone else.
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
