@@ -227,7 +227,7 @@ def _check_accuracy(folder: Path, log: RunLog, method: Learner, data: str | None
             ("validation", stream[task].validation, last.validation_row[task]),
             ("test", stream.test_split(task), last.row[task]),
         ):
-            found[task] = accuracy(partial(method.predict, task=task), to_device(split, method.device))
+            found[task] = accuracy(partial(method.logits, task=task), to_device(split, method.device))
             _compare(folder, record, kind, recorded, found[task], "now", allowed)
     return found
 

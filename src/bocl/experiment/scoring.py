@@ -41,7 +41,7 @@ class ScoredSamples:
 
 def score(learner: Learner, splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
     """Return the accuracy on every task, one split each."""
-    return tuple(accuracy(partial(learner.predict, task=task), split) for task, split in enumerate(splits))
+    return tuple(accuracy(partial(learner.logits, task=task), split) for task, split in enumerate(splits))
 
 
 def mean_gates(learner: Learner, task: int, validation: DeviceSplit) -> dict[str, tuple[float, ...]]:

@@ -12,16 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass, field
+from operator import eq
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bocl.checks import Natural, checked
+from bocl.errors import DataError
 from bocl.methods.failures import Listener, out_of_memory_explained
 from bocl.methods.rounds import LocalTrainer, RoundTrainer
-from bocl.methods.seen import SeenTask, check_inputs, check_task, seen_from
+from bocl.methods.seen import SeenTask, check_inputs, check_task, seen_from, task_number
 from bocl.networks.by_task import part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
@@ -30,6 +33,8 @@ from bocl.networks.trace import trace
 from bocl.records.events import Callback, ignore_events
 from bocl.records.interrupts import held_back
 from bocl.records.record import Diagnostics, Trial
+from bocl.tasks.labels import Label, labels_of
+from bocl.tasks.samples import as_array
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
@@ -37,6 +42,7 @@ from bocl.training.recipe import Recipe
 from bocl.training.surroundings import usual_surroundings
 from bocl.training.trainer import Effort
 from bocl.widths import Widths
+from bocl.wording import counted
 
 EXTRA = "memory/"  # begins the saved names of tensors that a method keeps besides its network
 
@@ -158,14 +164,49 @@ class Learner:
             raise
 
     @usual_surroundings()
-    def predict(self, x: Any, task: int) -> Tensor:
-        """Return logits (n, classes) for the inputs of a task learnt before.
+    def predict(self, x: Any, task: int | str) -> Tensor:
+        """Return logits (n, classes) for the inputs of a task learnt before, given by its number, from 0, or its name.
 
         Where the method forgets nothing they have the same bits as on the day the task was learnt.
 
-        x  (n, *shape): bytes for a task of bytes, scaled here; float32 is taken as already scaled (``Split.inputs``)
+        x  (n, *shape), as the task's samples came, which are scaled here; for a task of bytes, float32 is taken as
+           already scaled (``Split.inputs``)
         """
-        return self.network.predict(check_inputs(x, task, self.seen, self.device), task)
+        number = task_number(task, self.seen)
+        return self.network.predict(check_inputs(x, number, self.seen, self.device), number)
+
+    def predict_proba(self, x: Any, task: int | str) -> Tensor:
+        """Return the probability of every class, (n, classes), in the order of ``classes(task)``."""
+        return self.predict(x, task).softmax(dim=1)
+
+    def predict_labels(self, x: Any, task: int | str) -> list[Label]:
+        """Return the most likely label of every sample, as the task's labels were given."""
+        labels = self.classes(task)
+        return [labels[number] for number in self.predict(x, task).argmax(dim=1).tolist()]
+
+    def score(self, x: Any, y: Any, task: int | str) -> float:
+        """Return the share of samples whose label is predicted rightly."""
+        found = self.predict_labels(x, task)
+        wanted = labels_of(as_array(y, "y"), "y")
+        if len(found) != len(wanted):
+            raise DataError(f"x has {counted(len(found), 'sample')} and y {counted(len(wanted), 'label')}")
+        return float(np.mean([*map(eq, found, wanted)])) if found else 0.0
+
+    def classes(self, task: int | str) -> tuple[Label, ...]:
+        """Return the labels of a task, in the order of its logits."""
+        return self.seen[task_number(task, self.seen)].class_labels
+
+    @usual_surroundings()
+    def logits(self, inputs: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes) for inputs as the network sees them, on its device (``Split.inputs``)."""
+        return self.network.predict(inputs, task)
+
+    def __repr__(self) -> str:
+        names = [entry.name for entry in self.seen]
+        learnt = f"{counted(len(names), 'task')} learnt" + (f": {', '.join(map(repr, names[-3:]))}" if names else "")
+        learnt = learnt.replace(": ", ": …, ", 1) if len(names) > 3 else learnt
+        stored = f", {sum(self.parameters().values()):,} parameters" if names else ""
+        return f"<{type(self).__name__}: {learnt}{stored}, on {self.device}>"
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part: shared, heads, attention, norms."""

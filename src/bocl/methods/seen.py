@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bocl.errors import DataError, InputError, NetworkError
+from bocl.errors import DataError, InputError, NetworkError, did_you_mean
 from bocl.methods.failures import is_out_of_memory
 from bocl.networks.check import check_takes
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSpace, initialise
 from bocl.settings import parse_value
+from bocl.tasks.labels import Label, label_from_json
 from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Split, Task
 from bocl.wording import counted, shown
@@ -33,18 +34,28 @@ class SeenTask:
     shape: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    in_bytes: bool  # its samples are uint8, which mean and std scale
+    in_bytes: bool  # its samples are uint8
+    labels: tuple[Any, ...] = ()  # what people call its classes; none where they are the numbers from 0
 
     @staticmethod
     def of(task: Task) -> SeenTask:
         """Return what is kept of this task."""
-        return SeenTask(task.name, task.classes, task.input_shape, task.train.mean, task.train.std, _in_bytes(task))
+        split = task.train
+        return SeenTask(task.name, task.classes, task.input_shape, split.mean, split.std, _in_bytes(task), task.labels)
+
+    @property
+    def class_labels(self) -> tuple[Label, ...]:
+        """What its classes are called, in the order of the logits."""
+        return self.labels or tuple(range(self.classes))
 
 
 def seen_from(facts: Mapping[str, Any], graph: Graph) -> list[SeenTask]:
     """Read the tasks seen from saved facts, or refuse those that this network cannot have learnt."""
     seen: tuple[SeenTask, ...] = parse_value(tuple[SeenTask, ...], facts["seen"], "facts.seen")
+    seen = tuple(replace(entry, labels=tuple(map(label_from_json, entry.labels))) for entry in seen)
     for index, entry in enumerate(seen):
+        if entry.labels and not len(set(entry.labels)) == len(entry.labels) == entry.classes:
+            raise NetworkError(f"facts.seen[{index}] has {entry.classes} classes and other labels than one for each")
         sound = entry.classes >= 1 and entry.shape and min(entry.shape) >= 1 and entry.shape == seen[0].shape
         if not sound or not {len(entry.mean), len(entry.std)} <= {1, entry.shape[0]}:
             raise NetworkError(f"facts.seen[{index}] has classes, a shape, a mean or a std that cannot be")
@@ -94,17 +105,29 @@ def _in_bytes(task: Task) -> bool:
     return task.train.raw.dtype == torch.uint8
 
 
-def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.device) -> Tensor:
-    """Return inputs as a network sees them.
-
-    A task of bytes takes uint8, scaled here as its training samples were, and float32, which is taken as
-    already scaled, as ``Split.inputs`` gives it. A task of floats takes numbers of any type but uint8.
-    """
+def task_number(task: int | str, seen: Sequence[SeenTask]) -> int:
+    """Return the number of a task that was learnt, given by number or by name."""
+    if isinstance(task, str):
+        names = [entry.name for entry in seen]
+        if names.count(task) > 1:
+            raise InputError(f"{names.count(task)} tasks are called '{task}'; give the number of one, from 0")
+        if task not in names:
+            raise InputError(f"no task '{task}' has been learnt{did_you_mean(task, names)}")
+        return names.index(task)
     if isinstance(task, bool) or not isinstance(task, Integral):
-        raise InputError(f"task is {shown(task)}; give its number, an integer from 0 on")
+        raise InputError(f"task is {shown(task)}; give its number, an integer from 0 on, or its name")
     if not 0 <= task < len(seen):
         raise InputError(f"task {task} has not been learnt; {counted(len(seen), 'task')} so far, numbered from 0")
-    about, where = seen[int(task)], f"x for task {task}: samples"
+    return int(task)
+
+
+def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.device) -> Tensor:
+    """Return inputs as a network sees them, scaled as the task's training samples were.
+
+    A task of bytes takes uint8, and float32 that is already scaled, as ``Split.inputs`` gives it. A task of floats
+    takes numbers of any type but uint8.
+    """
+    about, where = seen[task], f"x for task {task}: samples"
     values = x if isinstance(x, Tensor) else as_array(x, where)
     if values.ndim == 0 or tuple(values.shape[1:]) != about.shape:
         wanted = ", ".join(map(str, ("n", *about.shape)))
@@ -123,11 +146,24 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
             f"{where} of type uint8, but the task was learnt from floats; give float32, prepared as in training"
         )
     split = Split(given, torch.zeros(len(given), dtype=torch.int64), about.mean, about.std)
-    inputs = split.inputs(device)
+    inputs = split.inputs(device) if given.dtype == torch.uint8 or not about.in_bytes else given.to(device)
+    if about.in_bytes and given.dtype == torch.float32:
+        _check_range(inputs, about, where)
     if not bool(torch.isfinite(inputs).all()):
         row = int((~torch.isfinite(inputs)).nonzero()[0, 0])
         raise DataError(f"{where} hold numbers that are not finite in float32, first in sample {row}; fill them in")
     return inputs
+
+
+def _check_range(scaled: Tensor, about: SeenTask, where: str) -> None:
+    """Refuse floats that no bytes can have been scaled to."""
+    ends = torch.tensor([[0.0], [1.0]]).sub(torch.tensor(about.mean)).div(torch.tensor(about.std))
+    low, high = float(ends.min()), float(ends.max())
+    if len(scaled) and (float(scaled.min()) < low - 0.01 or float(scaled.max()) > high + 0.01):
+        raise DataError(
+            f"{where} from {float(scaled.min()):.3g} to {float(scaled.max()):.3g}, but the task was learnt from bytes, "
+            f"which are {low:.3g} to {high:.3g} once scaled; give uint8, and they are scaled here"
+        )
 
 
 def _as_tensor(values: Tensor | NDArray[Any], where: str) -> Tensor:

@@ -136,6 +136,11 @@ class RunLog:
         return self.proofs[-1].checkpoint.file.removesuffix("/model.json")
 
     @property
+    def begun(self) -> int:
+        """How many tasks are finished, or have a round that later sessions must follow."""
+        return len(self.tasks) + (len(self.tasks) in self.rounds)
+
+    @property
     def files(self) -> list[StoredFile]:
         """Every file that records name and that is still needed; model.json stands for the checkpoint."""
         done = len(self.tasks)
@@ -190,9 +195,8 @@ class RunLog:
         known.update(new)
         first, last = (self.starts[0], self.starts[-1]) if self.starts else (start, start)
         if start.given or last.given:
-            before = [(task.name, task.sha256) for task in last.given]
-            now = [(task.name, task.sha256) for task in start.given]
-            _require(before[: len(self.tasks)] == now[: len(self.tasks)], "the sessions ran on different tasks")
+            before, now = ([(task.name, task.sha256) for task in each.given[: self.begun]] for each in (last, start))
+            _require(before == now, "the sessions ran on different tasks")
         else:
             _require(start.data == first.data, "the sessions ran on different data")
         _require(start.groups == first.groups, "the sessions have different networks")

@@ -57,8 +57,8 @@ class Table:
         except (ValueError, TypeError):
             row = next(row for row, value in enumerate(values) if not _is_number(value))
             raise DataError(
-                f"{self.path}: column '{name}' holds {shown(values[row])} in row {row + 1}, which is not a number; turn "
-                "text into numbers, fill in what is missing, or leave the column out"
+                f"{self.path}: column '{name}' holds {shown(values[row])} in row {row + 1}, which is not a number; "
+                "turn text into numbers, fill in what is missing, or leave the column out"
             ) from None
 
 
