@@ -20,14 +20,23 @@ from bocl.method_table import METHODS
 from bocl.version import __version__
 
 _HOME = {
-    "bocl.errors": ("BoclError", "ConfigError", "DataError", "InputError", "NetworkError"),
+    "bocl.errors": (
+        "BoclError",
+        "ConfigError",
+        "DataError",
+        "DataWarning",
+        "DeviceError",
+        "InputError",
+        "NetworkError",
+    ),
     "bocl.experiment.config": ("load_config",),
+    "bocl.experiment.open_run": ("OpenRun", "open"),
     "bocl.experiment.run": ("run",),
     "bocl.methods.budget": ("GoalSettings",),
     "bocl.methods.method": ("Learned", "Learner"),
     "bocl.methods.reward": ("RewardSettings",),
     "bocl.methods.saving": ("load",),
-    "bocl.networks.architectures": ("lenet", "mlp", "resnet"),
+    "bocl.networks.architectures": ("convnet", "lenet", "mlp", "resnet"),
     "bocl.networks.growth": ("GrowthSettings",),
     "bocl.networks.trace": ("trace",),
     "bocl.records.record": ("Trial",),

@@ -3,9 +3,13 @@
 from bocl.errors import BoclError as BoclError
 from bocl.errors import ConfigError as ConfigError
 from bocl.errors import DataError as DataError
+from bocl.errors import DataWarning as DataWarning
+from bocl.errors import DeviceError as DeviceError
 from bocl.errors import InputError as InputError
 from bocl.errors import NetworkError as NetworkError
 from bocl.experiment.config import load_config as load_config
+from bocl.experiment.open_run import OpenRun as OpenRun
+from bocl.experiment.open_run import open as open
 from bocl.experiment.run import run as run
 from bocl.methods.bocl import BOCL as BOCL
 from bocl.methods.budget import GoalSettings as GoalSettings
@@ -30,6 +34,7 @@ from bocl.methods.reward import RewardSettings as RewardSettings
 from bocl.methods.saving import load as load
 from bocl.methods.sn import SN as SN
 from bocl.methods.sn import SNSettings as SNSettings
+from bocl.networks.architectures import convnet as convnet
 from bocl.networks.architectures import lenet as lenet
 from bocl.networks.architectures import mlp as mlp
 from bocl.networks.architectures import resnet as resnet

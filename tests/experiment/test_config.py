@@ -21,12 +21,11 @@ def test_every_preset_is_valid_and_says_what_it_is_for(name):
     assert presets()[name].endswith(".")
 
 
-def test_the_names_in_the_config_are_the_names_that_exist():
-    from typing import get_args, get_type_hints
-
-    from bocl.experiment.config import StreamSettings
-
-    assert set(get_args(get_type_hints(StreamSettings)["name"])) == set(STREAMS)
+def test_a_stream_that_nobody_knows_is_refused_with_the_names_that_exist():
+    with pytest.raises(ConfigError, match=r"stream.name is 'permuted-digit' \(did you mean 'permuted-digits'\?\)"):
+        load_config("digits", ["stream.name=permuted-digit"])
+    for name in STREAMS:
+        assert load_config("digits", [f"stream.name={name}"]).stream.tasks == 5
 
 
 def test_no_source_is_the_default_preset():

@@ -88,7 +88,7 @@ class _RunDisplay:
         self.title = self.name if self.several else f"{config.method} on {config.stream.name}, seed {config.seed}"
         self.folder = folder
         self.told = not self.several or not display.console.is_terminal  # whether each finished task is printed
-        self.task = TaskStarted(0, config.stream.tasks, "")
+        self.task = TaskStarted(0, config.stream.tasks or 1, "")
         self.round = RoundStarted("base", ())
         self.epoch = EpochDone(0, 1)
         self.best: Trial | None = None

@@ -12,13 +12,16 @@ import typer
 
 from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
+from bocl.cli.learn import learn_command
 from bocl.cli.list import list_command
 from bocl.cli.pareto import pareto_command
 from bocl.cli.pick import pick_command
+from bocl.cli.predict import predict_command
 from bocl.cli.report import report_command
 from bocl.cli.run import run_command
 from bocl.cli.show import show_command
 from bocl.cli.study import study_command
+from bocl.cli.tasks import tasks_command
 from bocl.cli.trials import trials_command
 from bocl.cli.validate import validate_command
 from bocl.errors import BoclError, InputError
@@ -34,6 +37,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run_command)
+app.command("learn")(learn_command)
+app.command("tasks")(tasks_command)
+app.command("predict")(predict_command)
 app.command("study")(study_command)
 app.command("show")(show_command)
 app.command("pareto")(pareto_command)

@@ -37,6 +37,7 @@ def validate_command(
     from bocl.experiment.grid import chosen_methods, plan
     from bocl.methods.seen import check_task
     from bocl.settings import to_plain
+    from bocl.tasks.streams import STREAMS
     from bocl.wording import counted
 
     named, config = parse_methods(methods), load_config(source, overrides or [])
@@ -44,7 +45,9 @@ def validate_command(
     if module is None or trust:
         configs = [each for each, _ in plan(source, overrides or [], methods=named, device="cpu", tell=warn)]
         graph = build_network(config.network)
-        if config.stream.name == "permuted-digits":  # needs no download, so the network is tried on its samples too
+        stream = config.stream
+        at_hand = stream.name == "permuted-digits" or (stream.name not in STREAMS and (trust or not stream.is_code))
+        if at_hand:  # without a download, so the network is tried on its samples too
             first = build_stream(config)[0]
             check_task(graph, first, seen=[])
             for each in configs:
@@ -57,6 +60,8 @@ def validate_command(
         plain = [to_plain(each) for each in configs]
         print_json(plain if methods else plain[0])
         return
-    tasks = counted(config.stream.tasks, "task")
+    tasks = "all tasks" if config.stream.tasks is None else counted(config.stream.tasks, "task")
     say(f"{source} is valid: {', '.join(each.method for each in configs)} on {tasks} of {config.stream.name}")
     say(f"network {config.network.build}: {network}")
+    if config.stream.is_code and not trust:
+        say(f"stream {config.stream.name}: not made, because that runs its code; add --trust if you trust it")

@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from bocl.errors import DamagedError, FolderError, InputError, WorkError
-from bocl.experiment.build import build_stream
+from bocl.experiment.given import recorded_stream
 from bocl.experiment.proof import canary_drift, changed_tensor
 from bocl.experiment.provenance import machine, versions
 from bocl.experiment.store import recorded_config
@@ -68,6 +68,7 @@ class RunAudit:
     files       files that have the hash recorded
     head        hash of the journal's last line: noted elsewhere, it proves that the history is the same
     forgets     whether the method changes earlier tasks, so that only the last one can be checked
+    left_out    why accuracies were not measured, if their data is not at hand
     """
 
     folder: Path
@@ -77,19 +78,30 @@ class RunAudit:
     head: str
     forgets: bool
     tasks: tuple[TaskAudit, ...]
+    left_out: str = ""
 
 
 @usual_surroundings()
-def audit(folder: str | Path, *, data: str | None = None, device: str = "auto", with_accuracy: bool = True) -> RunAudit:
-    """Check a run against its own records; raise DriftError naming the first thing that is not as recorded."""
+def audit(
+    folder: str | Path,
+    *,
+    data: str | None = None,
+    device: str = "auto",
+    with_accuracy: bool = True,
+    trust: bool = False,
+) -> RunAudit:
+    """Check a run against its own records; raise DriftError naming the first thing that is not as recorded.
+
+    trust  whether a stream that is code of the user's may be run, to measure accuracies
+    """
     refuse_journal(Path(folder), "audit")
     journal = Path(folder) / JOURNAL
     size = _size(journal)
     try:
-        return _audit(Path(folder), data, device, with_accuracy)
+        return _audit(Path(folder), data, device, with_accuracy, trust)
     except (DamagedError, DriftError) as error:
         if _size(journal) > size:  # the run wrote more in the meantime
-            return audit(folder, data=data, device=device, with_accuracy=with_accuracy)
+            return audit(folder, data=data, device=device, with_accuracy=with_accuracy, trust=trust)
         raise DriftError(str(error)) from error
 
 
@@ -103,7 +115,7 @@ def _size(path: Path) -> int:
     return os.path.getsize(path) if os.path.isfile(path) else 0  # unlike Path.is_file, it takes any name
 
 
-def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> RunAudit:
+def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool, trust: bool) -> RunAudit:
     lines, torn_bytes = read_with_tail(folder / JOURNAL)
     log = RunLog.of([line.record for line in lines], folder / JOURNAL)
     if not log.tasks:
@@ -118,7 +130,8 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
     tensors, canaries = check_learner(folder, log, method)
     if not method.forgets:
         _check_rows(log)
-    accuracies = _check_accuracy(folder, log, method, data) if with_accuracy else {}
+    stream = same_stream(folder, log.learnt_in[-1], data, trust=trust) if with_accuracy else None
+    accuracies = _check_accuracy(folder, log, method, stream) if stream is not None else {}
     return RunAudit(
         folder,
         len(lines),
@@ -130,6 +143,7 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool) -> 
             TaskAudit(task, record.name, tensors.get(task), canaries.get(task), accuracies.get(task))
             for task, record in enumerate(log.tasks)
         ),
+        why_left_out(log.learnt_in[-1]) if with_accuracy and stream is None else "",
     )
 
 
@@ -214,10 +228,9 @@ def _check_rows(log: RunLog) -> None:
                 _compare(log.path, record, kind, first, now, f"after task {later.index + 1}", allowed)
 
 
-def _check_accuracy(folder: Path, log: RunLog, method: Learner, data: str | None) -> dict[int, float]:
+def _check_accuracy(folder: Path, log: RunLog, method: Learner, stream: TaskStream) -> dict[int, float]:
     """Measure the last row of the accuracy matrix again; return {task: accuracy}."""
     last = log.tasks[-1]
-    stream = same_stream(folder, log.learnt_in[-1], data)
     allowed = _tolerance(ACCURACY, log.learnt_in[-1], *_here(method))
     found = {}
     for task, record in enumerate(log.tasks):
@@ -232,10 +245,22 @@ def _check_accuracy(folder: Path, log: RunLog, method: Learner, data: str | None
     return found
 
 
-def same_stream(folder: Path, start: Start, data: str | None) -> TaskStream:
-    """Return the stream a session ran on, or refuse other data."""
-    stream = build_stream(recorded_config(start.config, folder / JOURNAL), data)
-    if stream.fingerprint() != start.data:
+def why_left_out(start: Start) -> str:
+    """Say why a session's data is not at hand."""
+    if not start.given:
+        return "the stream is code, which --trust lets run"
+    missing = next((task for task in start.given if not os.path.exists(task.place)), start.given[0])
+    where = missing.place or f"the data of task '{missing.name}', which was given as arrays,"
+    return f"{where} is not there" + (", and --data says where it is now" if missing.place else "")
+
+
+def same_stream(
+    folder: Path, start: Start, data: str | None, *, first: int = 0, trust: bool = False
+) -> TaskStream | None:
+    """Return the stream a session ran on, None if it is not at hand, or refuse other data."""
+    config = recorded_config(start.config, folder / JOURNAL)
+    stream = recorded_stream(config, start, data, first=first, trust=trust)
+    if stream is not None and stream.fingerprint() != start.data:
         raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
     return stream
 

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -16,29 +16,77 @@ from torch import nn
 
 from bocl.checks import exceeds_memory
 from bocl.errors import BoclError, ConfigError, NetworkError, did_you_mean
-from bocl.experiment.config import Config, NetworkSettings
+from bocl.experiment.config import Config, NetworkSettings, StreamSettings
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
-from bocl.networks.architectures import lenet, mlp, resnet
+from bocl.networks.architectures import convnet, lenet, mlp, resnet
 from bocl.networks.graph import Graph
 from bocl.networks.trace import trace
 from bocl.records.prior_trials import read_prior_trials
 from bocl.seeding import seed_for
+from bocl.tasks.arrays import from_arrays
+from bocl.tasks.entries import Entry, find_entries
+from bocl.tasks.entry_stream import EntryStream
 from bocl.tasks.files import search_folders
+from bocl.tasks.own import Cuts
 from bocl.tasks.streams import STREAMS
-from bocl.tasks.task import TaskStream
-from bocl.wording import shown
+from bocl.tasks.task import FirstTasks, TaskStream
+from bocl.wording import counted, shown
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "lenet": lenet, "resnet": resnet}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "convnet": convnet, "lenet": lenet, "resnet": resnet}
 
 
 def build_stream(config: Config, data: str | None = None) -> TaskStream:
     """Return the stream of tasks; its seed follows from the run's, so every method of a seed sees the same tasks."""
     search_folders(data)  # a folder that is given must exist, even if the stream needs no files
-    make: Any = STREAMS[config.stream.name]
-    options = {} if config.stream.name == "permuted-digits" else {"data": data}
-    stream: TaskStream = make(tasks=config.stream.tasks, seed=seed_for(config.seed, "stream"), **options)
+    settings, seed = config.stream, seed_for(config.seed, "stream")
+    stream: TaskStream
+    if settings.name in STREAMS:
+        make: Any = STREAMS[settings.name]
+        options = {} if settings.name == "permuted-digits" else {"data": data}
+        stream = make(tasks=settings.tasks, seed=seed, **options)
+    elif settings.is_code:
+        stream = _own_stream(settings, seed)
+    else:
+        entries = find_entries(data or settings.name)
+        stream = stream_of_entries(config, entries[: settings.tasks])
+    if settings.tasks is not None and len(stream) < settings.tasks:
+        raise ConfigError(f"stream.tasks is {settings.tasks}, but {settings.name} has {counted(len(stream), 'task')}")
     return stream
+
+
+def stream_of_entries(config: Config, entries: Sequence[Entry]) -> EntryStream:
+    """Return the stream of the user's own files and folders, cut into parts by the settings of a run."""
+    settings = config.stream
+    cuts = Cuts(settings.validation, settings.test, seed=seed_for(config.seed, "stream"))
+    return EntryStream(entries, cuts, label=settings.label, standardise=settings.standardise)
+
+
+def _own_stream(settings: StreamSettings, seed: int) -> TaskStream:
+    """Return what the user's function makes: a stream, or a list of pairs (X, y)."""
+    function = import_function(settings.name, "stream")
+    wants_seed = "seed" in inspect.signature(function).parameters and "seed" not in settings.arguments
+    try:
+        made = function(**settings.arguments, **({"seed": seed} if wants_seed else {}))
+    except BoclError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's function may fail in any way
+        raise ConfigError(f"stream: {settings.name} failed: {_first_line(error)} (set stream.arguments)") from error
+    if isinstance(made, list | tuple):
+        made = from_arrays(
+            made,
+            validation=settings.validation,
+            test_fraction=settings.test,
+            standardise=bool(settings.standardise),
+            seed=seed,
+        )
+    if not all(hasattr(made, name) for name in ("__len__", "__getitem__", "test_split", "fingerprint")):
+        raise ConfigError(
+            f"stream: what {settings.name} returns must be a stream, such as that of bocl.from_arrays, or a list of "
+            f"pairs (X, y), not {type(made).__name__}: {shown(made)}"
+        )
+    stream: TaskStream = made
+    return stream if settings.tasks is None else FirstTasks(stream, settings.tasks)
 
 
 def build_network(settings: NetworkSettings) -> Graph:
@@ -83,6 +131,8 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Learner:
 
     A method takes the sections of the config that its constructor names, and its own as ``settings``.
     """
+    if config.stream.tasks is None and (config.goal.total_budget is not None or config.fixed.budget is not None):
+        raise ConfigError("a budget for all tasks is spread over them; give their number with stream.tasks")
     entry = METHODS[config.method]
     kind = entry.load()
     takes = inspect.signature(kind).parameters
@@ -92,7 +142,7 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Learner:
         "search": config.search,
         "reward": config.reward,
         "goal": config.goal,
-        "tasks": config.stream.tasks,
+        **({} if config.stream.tasks is None else {"tasks": config.stream.tasks}),
         "recipe": config.recipe,
         "seed": seed_for(config.seed, "method"),
         "device": device,
@@ -105,7 +155,8 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Learner:
 
 def _module(settings: NetworkSettings) -> nn.Module:
     """Return what the user's function makes, if it is a module."""
-    made = _import(settings)(**settings.arguments)
+    module_of(settings)  # refuses what names no function
+    made = import_function(settings.build, "network")(**settings.arguments)
     if not isinstance(made, nn.Module):
         raise NetworkError(
             f"network: what {settings.build} returns must be an nn.Module, not {type(made).__name__}: {shown(made)}; "
@@ -114,18 +165,17 @@ def _module(settings: NetworkSettings) -> nn.Module:
     return made
 
 
-def _import(settings: NetworkSettings) -> Callable[..., Any]:
-    """Return the function that ``package.module:function`` names."""
-    module_name, name = module_of(settings), settings.build.partition(":")[2]
-    assert module_name is not None
+def import_function(path: str, what: str) -> Callable[..., Any]:
+    """Return the function that ``package.module:function`` names; ``what`` it makes is said in messages."""
+    module_name, _, name = path.partition(":")
     try:
         module = _import_module(module_name)
     except (Exception, SystemExit) as error:  # the user's module may fail in any way
-        raise ConfigError(f"network: cannot import '{module_name}': {_first_line(error)}") from error
+        raise ConfigError(f"{what}: cannot import '{module_name}': {_first_line(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         names = [entry for entry in vars(module) if not entry.startswith("_")]
-        raise ConfigError(f"network: '{module_name}' has no function '{name}'{did_you_mean(name, names)}")
+        raise ConfigError(f"{what}: '{module_name}' has no function '{name}'{did_you_mean(name, names)}")
     return function  # type: ignore[no-any-return]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from importlib import resources
 from pathlib import Path
@@ -18,8 +19,11 @@ from bocl.methods.reward import RewardSettings
 from bocl.networks.growth import GrowthSettings
 from bocl.search.settings import SearchSettings
 from bocl.settings import apply_overrides, parse, read_toml
+from bocl.tasks.own import PartFraction
+from bocl.tasks.streams import STREAMS
 from bocl.training.recipe import Recipe
 
+TASKS = 5  # of a stream of ours, unless a number is given
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
 MOST_SEED = 2**63 - 1  # TOML's largest integer
@@ -33,10 +37,34 @@ else:
 @section("stream")
 @dataclass(frozen=True)
 class StreamSettings:
-    """Which tasks, and how many of them."""
+    """Which tasks, and how many of them.
 
-    name: Literal["permuted-digits", "permuted-mnist", "mixed-mnist", "split-cifar100"] = "permuted-digits"
-    tasks: Annotated[PositiveInt, Field(le=MOST_TASKS)] = 5
+    name         a stream that `bocl list` shows; a folder with an entry per task; or your own
+                 ``package.module:function``, which returns a stream: a config is code
+    tasks        how many; if left out, 5 of a stream of ours, and all of your own
+    arguments    of your own function
+    label        column of labels in your tables and datasets; `label` if left out
+    standardise  whether your floats are scaled to 0 ± 1; if left out, those of tables are
+    validation   fraction of your samples without the test part that is set aside, where you give no such part
+    test         fraction of your samples that is set aside, where you give no such part
+    """
+
+    name: str = "permuted-digits"
+    tasks: Annotated[PositiveInt, Field(le=MOST_TASKS)] | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    label: str | None = None
+    standardise: bool | None = None
+    validation: PartFraction = 0.1
+    test: PartFraction = 0.2
+
+    def __post_init__(self) -> None:
+        if self.tasks is None and self.name in STREAMS:
+            object.__setattr__(self, "tasks", TASKS)
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is a function of the user's."""
+        return self.name not in STREAMS and ":" in self.name
 
 
 @section("network")
@@ -110,20 +138,36 @@ def load_config(source: str | None = None, overrides: Sequence[str] = ()) -> Con
         raise ConfigError(
             f"unknown preset '{name}'{did_you_mean(name, presets())}; a config file is named by its path, *.toml"
         )
-    data = _network_as_table(data)
+    data = _names_as_tables(data)
     for override in overrides:  # one by one: a later one may set arguments of a network an earlier one names
-        data = _network_as_table(apply_overrides(data, [override]))
-    return parse(Config, data, name)
+        data = _names_as_tables(apply_overrides(data, [override]))
+    config = parse(Config, data, name)
+    stream = config.stream.name
+    if stream not in STREAMS and ":" not in stream and "/" not in stream and not os.path.isdir(stream):
+        raise ConfigError(
+            f"stream.name is '{stream}'{did_you_mean(stream, STREAMS)}; your own is a folder with an entry per task, "
+            "or package.module:function"
+        )
+    return config
+
+
+def config_with(overrides: Sequence[str], base: Mapping[str, Any] | None = None) -> Config:
+    """Return the settings of ``base``, else the defaults, with ``a.b=c`` overrides."""
+    data: dict[str, object] = dict(base or {})
+    for override in overrides:
+        data = _names_as_tables(apply_overrides(data, [override]))
+    return parse(Config, data, "the settings")
 
 
 def _is_path(source: str) -> bool:
     return source.endswith(".toml") or "/" in source
 
 
-def _network_as_table(data: dict[str, object]) -> dict[str, object]:
-    """Let ``network = "lenet"`` stand for ``network.build = "lenet"``."""
-    network = data.get("network")
-    return {**data, "network": {"build": network}} if isinstance(network, str) else data
+def _names_as_tables(data: dict[str, object]) -> dict[str, object]:
+    """Let ``network = "lenet"`` stand for ``network.build = "lenet"``, and ``stream = "folder"`` for its name."""
+    keys = {"network": "build", "stream": "name"}
+    short = {name: {key: data[name]} for name, key in keys.items() if isinstance(data.get(name), str)}
+    return {**data, **short}
 
 
 def folder_name(source: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bocl.errors import FolderError, InputError
-from bocl.experiment.audit import check_untouched, refuse_journal, same_stream
+from bocl.experiment.audit import check_untouched, refuse_journal, same_stream, why_left_out
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import read_child
 from bocl.experiment.scoring import ScoredSamples, mean_gates, score
@@ -42,11 +42,13 @@ def pick(
     task: int | None = None,
     data: str | None = None,
     device: str = "auto",
+    trust: bool = False,
 ) -> Picked:
     """Commit another trained child of the last finished task, before the next one begins.
 
     wanted  its widths, or what to choose it by
     task    the number, from 0, that the last finished task must have
+    trust   whether a stream that is code of the user's may be run
     """
     folder = Path(folder)
     refuse_journal(folder, "pick")
@@ -57,26 +59,30 @@ def pick(
         trial = choose(before.trials, wanted) if isinstance(wanted, Criterion) else _trial_of(before, wanted)
         if trial.widths == before.widths:
             return Picked(before, before)
-        stream = same_stream(folder, store.log.learnt_in[-1], data)
+        start = store.log.learnt_in[-1]
+        carried = before.index if start.given else 0  # earlier tasks are untouched, and need not be at hand
+        stream = same_stream(folder, start, data, first=carried, trust=trust)
+        if stream is None:
+            raise InputError(f"{folder}: the picked child is scored on its task, but {why_left_out(start)}")
         method: BOCL = load(folder / store.log.checkpoint, device=device)
         widths = method.graph.total(growth.widths for growth in method.network.growths[:-1])
         growth = read_child(store, method.network, widths, before.trials, trial.widths, method.seen[-1].classes)
         method.replace_last(growth)
-        tasks = [stream[index] for index in range(before.index + 1)]
+        tasks = [stream[index] for index in range(carried, before.index + 1)]
         samples = ScoredSamples(method, stream, tasks)
-        row = score(method, samples.test)
+        row = before.row[:carried] + score(method, samples.test, carried)
         check_untouched(folder, store.log, method, row)
         record = PickRecord(
             task=before.index,
             number=store.log.picks.get(before.index, 0) + 1,
             widths=trial.widths,
-            validation_row=score(method, samples.validation),
+            validation_row=before.validation_row[:carried] + score(method, samples.validation, carried),
             row=row,
             parameters=method.network.parameters_by_task()[-1],
             stored=sum(method.parameters().values()),
             attention=mean_gates(method, before.index, samples.validation[-1]),
         )
-        store.start(config, method, stream.fingerprint(), prior_trials=store.log.prior_trials)
+        store.start(config, method, start.data, given=start.given, prior_trials=store.log.prior_trials)
         store.commit(record, method, make_canaries(method, tasks[-1]))
         return Picked(before, store.finished[-1])
 

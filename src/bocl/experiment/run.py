@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from bocl.errors import FolderError
 from bocl.experiment.audit import check_files, check_learner, check_untouched
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import Config
+from bocl.experiment.given import check_given, given_tasks
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import RoundArchive
 from bocl.experiment.scoring import ScoredSamples, mean_gates, score, score_bests
@@ -21,9 +23,25 @@ from bocl.methods.saving import check_whole
 from bocl.methods.seen import check_task
 from bocl.records.events import Callback, TaskDone, TaskStarted, ignore_events
 from bocl.records.prior_trials import fingerprint
-from bocl.records.record import TaskRecord
+from bocl.records.record import GivenTask, TaskRecord
+from bocl.records.run_log import JOURNAL
 from bocl.tasks.task import Task, TaskStream
 from bocl.training.surroundings import usual_surroundings
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks:
+    """What there is to learn.
+
+    stream      the tasks
+    given       where each comes from and what it is, if they are the user's own files
+    open_ended  whether tasks come one at a time, so that earlier ones need not be at hand: where the method forgets
+                nothing, their accuracies are those on record, which untouched tensors and canaries stand for
+    """
+
+    stream: TaskStream
+    given: Sequence[GivenTask] = ()
+    open_ended: bool = False
 
 
 @usual_surroundings()
@@ -48,35 +66,70 @@ def run(
     headline       whether the run stands for its method in its study, for the record
     on_cost        called at the end with the seconds that writing and auditing took
     """
-    graph = build_network(config.network)
-    learner = build_method(config, graph, device)
+    learner = build_method(config, build_network(config.network), device)
     stream = build_stream(config, data)
-    first = stream[0]
-    check_task(graph, first, seen=[])
-    learner.check_budget(first.classes)
+    return run_tasks(
+        config,
+        folder,
+        learner,
+        Tasks(stream, given_tasks(stream)),
+        callback=callback,
+        audit=audit,
+        shares_device=shares_device,
+        headline=headline,
+        on_cost=on_cost,
+    )
+
+
+def run_tasks(
+    config: Config,
+    folder: str | Path,
+    learner: Learner,
+    tasks: Tasks,
+    *,
+    callback: Callback = ignore_events,
+    audit: bool = True,
+    shares_device: int = 1,
+    headline: bool = False,
+    on_cost: Callable[[float], None] | None = None,
+) -> list[TaskRecord]:
+    """Let a learner that is ready for its first task learn these, or resume; the options are those of ``run``."""
+    stream = tasks.stream
+    first = None if (Path(folder) / JOURNAL).is_file() else stream[0]
+    if first is not None:
+        check_task(learner.graph, first, seen=[])
+        learner.check_budget(first.classes)
     with RunStore.open(folder, config) as store:
+        check_given(store.log, tasks.given)
         with store.timed():
             check_files(store.folder, store.log)
         if len(store.finished) == len(stream):
             check_whole(store.folder / store.log.checkpoint)
             store.tidy()
             return store.finished
-        data_hash = _check_same_data(store, stream)
+        data_hash = stream.fingerprint() if tasks.given else _check_same_data(store, stream)
         trials_hash = _check_same_prior_trials(store, config)
         store.restore(learner)
         if store.finished:
             with store.timed():  # damage is found before anything is built on it
                 check_learner(store.folder, store.log, learner)
         store.start(
-            config, learner, data_hash, prior_trials=trials_hash, shares_device=shares_device, headline=headline
+            config,
+            learner,
+            data_hash,
+            given=tasks.given,
+            prior_trials=trials_hash,
+            shares_device=shares_device,
+            headline=headline,
         )
-        before = [stream[index] for index in range(len(store.finished))]
+        carried = len(store.finished) if tasks.open_ended and not learner.forgets else 0
+        before = [stream[index] for index in range(carried, len(store.finished))]
         learner.recall(before)
         samples = ScoredSamples(learner, stream, before)
         for task in _one_ahead(stream, len(store.finished), first):
             recalled = len(store.log.rounds.get(task.index, []))
             callback(TaskStarted(task.index, len(stream), task.name, recalled))
-            record = _learn_one(config, store, learner, task, samples, callback)
+            record = _learn_one(config, store, learner, task, samples, callback, carried)
             with store.timed():
                 if audit:
                     check_untouched(store.folder, store.log, learner, record.row)
@@ -95,19 +148,24 @@ def _learn_one(
     task: Task,
     samples: ScoredSamples,
     callback: Callback,
+    carried: int,
 ) -> TaskRecord:
-    """Learn one task, score every task seen, and return the record; nothing of it is written yet."""
+    """Learn one task, score every task seen, and return the record; nothing of it is written yet.
+
+    carried  the first tasks, whose accuracies are those on record
+    """
     archive = RoundArchive(store, task.index)
     began = time.perf_counter()
     learned = learner.learn(task, callback, trainer=archive)
     seconds = time.perf_counter() - began + archive.recalled_seconds
     samples.add(task)
+    last = store.finished[-1] if carried else None
     return TaskRecord(
         index=task.index,
         name=task.name,
         widths=learned.widths,
-        validation_row=score(learner, samples.validation),
-        row=score(learner, samples.test),
+        validation_row=(last.validation_row[:carried] if last else ()) + score(learner, samples.validation, carried),
+        row=(last.row[:carried] if last else ()) + score(learner, samples.test, carried),
         parameters=learned.parameters,
         stored=sum(learner.parameters().values()),
         trials=learned.trials,
@@ -146,11 +204,12 @@ def _check_same_prior_trials(store: RunStore, config: Config) -> str:
     return found
 
 
-def _one_ahead(stream: TaskStream, start: int, first: Task) -> Iterator[Task]:
-    """Yield the tasks from ``start`` on, each made while the one before it is learnt."""
+def _one_ahead(stream: TaskStream, start: int, first: Task | None) -> Iterator[Task]:
+    """Yield the tasks from ``start`` on, each made while the one before it is learnt; the first may be there."""
     with ThreadPoolExecutor(1, thread_name_prefix="task") as maker:
-        coming = maker.submit(stream.__getitem__, start) if start else None
-        for index in range(start, len(stream)):
-            task = coming.result() if coming else first
-            coming = maker.submit(stream.__getitem__, index + 1) if index + 1 < len(stream) else None
+        task = first if first is not None and start == 0 else stream[start]
+        for index in range(start + 1, len(stream)):
+            coming = maker.submit(stream.__getitem__, index)
             yield task
+            task = coming.result()
+        yield task

@@ -39,9 +39,9 @@ class ScoredSamples:
         self.test.append(to_device(self._stream.test_split(task.index), self._device))
 
 
-def score(learner: Learner, splits: Sequence[DeviceSplit]) -> tuple[float, ...]:
-    """Return the accuracy on every task, one split each."""
-    return tuple(accuracy(partial(learner.logits, task=task), split) for task, split in enumerate(splits))
+def score(learner: Learner, splits: Sequence[DeviceSplit], first: int = 0) -> tuple[float, ...]:
+    """Return the accuracy on every task from number ``first`` on, one split each."""
+    return tuple(accuracy(partial(learner.logits, task=task), split) for task, split in enumerate(splits, first))
 
 
 def mean_gates(learner: Learner, task: int, validation: DeviceSplit) -> dict[str, tuple[float, ...]]:

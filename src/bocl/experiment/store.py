@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ from bocl.records.files import FULL, cannot_write, describe, make_folder, remove
 from bocl.records.identity import lasting_settings
 from bocl.records.interrupts import held_back
 from bocl.records.journal import FORMAT, Journal, read, to_json
-from bocl.records.record import PickRecord, Proof, RoundRecord, TaskRecord
+from bocl.records.record import GivenTask, PickRecord, Proof, RoundRecord, TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog, canaries_place, check_checkpoint, checkpoint_place, round_place
 from bocl.settings import digest, parse_value, to_plain
 from bocl.wording import counted
@@ -122,6 +122,7 @@ class RunStore:
         learner: Learner,
         data: str,
         *,
+        given: Sequence[GivenTask] = (),
         prior_trials: str = "",
         shares_device: int = 1,
         headline: bool | None = None,
@@ -143,6 +144,7 @@ class RunStore:
             "machine": machine(learner.device),
             "shares_device": shares_device,
             "headline": headline,
+            "given": [asdict(task) for task in given],
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         if self.log.starts:

@@ -36,12 +36,14 @@ class SeenTask:
     std: tuple[float, ...]
     in_bytes: bool  # its samples are uint8
     labels: tuple[Any, ...] = ()  # what people call its classes; none where they are the numbers from 0
+    columns: tuple[str, ...] = ()  # what people call its features, if it was a table
 
     @staticmethod
     def of(task: Task) -> SeenTask:
         """Return what is kept of this task."""
-        split = task.train
-        return SeenTask(task.name, task.classes, task.input_shape, split.mean, split.std, _in_bytes(task), task.labels)
+        mean, std = task.train.mean, task.train.std
+        shape, in_bytes = task.input_shape, _in_bytes(task)
+        return SeenTask(task.name, task.classes, shape, mean, std, in_bytes, task.labels, task.columns)
 
     @property
     def class_labels(self) -> tuple[Label, ...]:

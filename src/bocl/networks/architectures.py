@@ -65,6 +65,27 @@ def lenet(channels: int = 3, classes: int = 10) -> LeNet:
     return LeNet(checked("lenet.channels", channels, PositiveInt), checked("lenet.classes", classes, PositiveInt))
 
 
+@_leaving_random_numbers()
+def convnet(channels: int = 3, widths: Sequence[int] = (16, 32), hidden: int = 64, classes: int = 10) -> nn.Sequential:
+    """A small convolutional network for images of any size: 3 x 3 convolutions, pools, and one hidden linear layer."""
+    before = checked("convnet.channels", channels, PositiveInt)
+    hidden, classes = (
+        checked(f"convnet.{name}", value, PositiveInt) for name, value in (("hidden", hidden), ("classes", classes))
+    )
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for number, width in enumerate(_sizes("convnet.widths", widths), start=1):
+        layers[f"conv{number}"] = nn.Conv2d(before, width, 3, padding=1)
+        layers[f"relu{number}"] = nn.ReLU()
+        layers[f"pool{number}"] = nn.MaxPool2d(2, ceil_mode=True)
+        before = width
+    layers["pool"] = nn.AdaptiveAvgPool2d(4)
+    layers["flatten"] = nn.Flatten()
+    layers["fc"] = nn.Linear(16 * before, hidden)
+    layers["relu"] = nn.ReLU()
+    layers["head"] = nn.Linear(hidden, classes)
+    return nn.Sequential(layers)
+
+
 class _Residual(nn.Module):
     """Two 3 x 3 convolutions with batch norm, added to their input (projected where the shape changes)."""
 

@@ -151,15 +151,13 @@ class StoredFile:
 class GivenTask:
     """A task of the user's own data, which is not copied: where it was, and what it must be.
 
-    place    the file or folder; "" if it was given as arrays
-    sha256   of its content
-    columns  of features, in order, if it is a table
+    place   the file or folder; "" if it was given as arrays
+    sha256  of its content
     """
 
     name: str
     place: str
     sha256: Sha256
-    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

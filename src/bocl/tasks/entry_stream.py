@@ -26,7 +26,7 @@ class EntryStream:
     ) -> None:
         self.entries = tuple(entries)
         self._cuts, self._label, self._standardise = cuts, label, standardise
-        self._last: tuple[int, Task, Split, tuple[str, ...]] | None = None
+        self._read_last: dict[int, tuple[Task, Split]] = {}
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -35,34 +35,34 @@ class EntryStream:
         return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, index: int) -> Task:
-        return self._read(index)[1]
+        return self._read(index)[0]
 
     def test_split(self, index: int) -> Split:
         """Return the sealed samples of task ``index``."""
-        return self._read(index)[2]
-
-    def columns(self, index: int) -> tuple[str, ...]:
-        """Return the names of a table's feature columns; none for other data."""
-        return self._read(index)[3]
+        return self._read(index)[1]
 
     def fingerprint(self) -> str:
         """Return a sha256 of the names and contents of all entries."""
         lines = (f"{entry.name}\n{entry.sha256}\n" for entry in self.entries)
         return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
-    def _read(self, index: int) -> tuple[int, Task, Split, tuple[str, ...]]:
-        last = self._last
-        if last is not None and last[0] == checked_index(index, len(self)):
-            return last
+    def _read(self, index: int) -> tuple[Task, Split]:
+        kept = self._read_last.get(checked_index(index, len(self)))
+        if kept is not None:
+            return kept
         entry = self.entries[index]
         if find_entry(entry.path).sha256 != entry.sha256:
-            raise DataError(f"{entry.path} has changed since it was first read; restore it, or start another run")
+            raise DataError(
+                f"{entry.path} has changed since task '{entry.name}' began; restore it, or begin another run"
+            )
         parts, columns = read_entry(entry, self._label)
         scaled = is_table(entry.path) if self._standardise is None else self._standardise
         cuts = replace(self._cuts, standardise=scaled)
         task, test = make_own_task(entry.name, index, parts, cuts, partial(_part_name, entry))
-        self._last = (index, task, test, columns)
-        return self._last
+        made = replace(task, columns=columns), test
+        # The next task is read while one is learnt, and its test samples are asked for afterwards: two are enough.
+        self._read_last = {**dict([*self._read_last.items()][-1:]), index: made}
+        return made
 
 
 def _part_name(entry: Entry, part: str) -> str:

@@ -59,6 +59,7 @@ class Task:
     train: Split
     validation: Split
     labels: tuple[Label, ...] = ()  # what people call the classes; none where they are the numbers from 0
+    columns: tuple[str, ...] = ()  # what people call the features of a table
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -82,6 +83,27 @@ class TaskStream(Protocol):
     def fingerprint(self) -> str:
         """Return a sha256 of the data behind the stream, for the record of a run."""
         ...
+
+
+class FirstTasks:
+    """The first tasks of a stream."""
+
+    def __init__(self, stream: TaskStream, tasks: int) -> None:
+        self._stream, self._tasks = stream, min(tasks, len(stream))
+
+    def __len__(self) -> int:
+        return self._tasks
+
+    def __getitem__(self, index: int) -> Task:
+        return self._stream[checked_index(index, self._tasks)]
+
+    def test_split(self, index: int) -> Split:
+        """Return the sealed samples of task ``index``."""
+        return self._stream.test_split(checked_index(index, self._tasks))
+
+    def fingerprint(self) -> str:
+        """Return that of the whole stream."""
+        return self._stream.fingerprint()
 
 
 def checked_index(index: int, tasks: int) -> int:

@@ -1,0 +1,253 @@
+"""Runs without an end: tasks come one at a time, months apart, and each is learnt, proved and recorded.
+
+run = bocl.open("runs/mine", bocl.mlp(4, [16]))
+run.learn(bocl.from_arrays([(X, y)], names=["spring"]))
+run.predict_labels(x, task="spring")
+run.audit()
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from bocl.errors import ConfigError, DataError, FolderError, InputError
+from bocl.experiment.audit import RunAudit
+from bocl.experiment.audit import audit as audit_run
+from bocl.experiment.build import build_method, build_network, stream_of_entries
+from bocl.experiment.config import Config, NetworkSettings, config_with
+from bocl.experiment.given import given_tasks
+from bocl.experiment.run import Tasks, run_tasks
+from bocl.experiment.store import recorded_config
+from bocl.methods.method import Learner
+from bocl.methods.saving import load
+from bocl.methods.seen import SeenTask
+from bocl.networks.graph import Graph
+from bocl.networks.trace import trace
+from bocl.records.events import Callback, ignore_events
+from bocl.records.journal import read
+from bocl.records.record import GivenTask, TaskRecord
+from bocl.records.run_log import JOURNAL, RunLog
+from bocl.settings import to_plain
+from bocl.tasks.entries import Entry, find_entry
+from bocl.tasks.images import fingerprint_of
+from bocl.tasks.labels import Label
+from bocl.tasks.task import Split, Task, TaskStream
+from bocl.training.device import resolve_device
+
+OWN_TASKS = "own tasks"  # the name of a stream that comes one task at a time
+OWN_NETWORK = "own network"  # that of a network that was given as a module
+
+
+class OpenRun:
+    """A run in a folder that learns further tasks; use ``bocl.open``.
+
+    Answers are those of the learner in the last checkpoint; see ``Learner`` for ``predict`` and its kin.
+    """
+
+    def __init__(self, folder: Path, config: Config, graph: Graph | None, device: str) -> None:
+        self.folder = folder
+        self.config = config
+        self._graph, self._device = graph, device
+        self._loaded: tuple[int, Learner] | None = None
+
+    def learn(self, tasks: TaskStream, callback: Callback = ignore_events) -> list[TaskRecord]:
+        """Learn every task of a stream that is not learnt yet, and return the records of all tasks.
+
+        An interrupted task is resumed by the same call. A task keeps its name: other samples need another.
+        """
+        if isinstance(tasks, Task) or not hasattr(tasks, "test_split"):
+            raise InputError(
+                "learn() takes a stream, such as bocl.from_arrays([(X, y)], names=['spring']), because a run records "
+                f"accuracies on test samples; got {type(tasks).__name__}"
+            )
+        for index in range(len(tasks)):
+            task = tasks[index]
+            sha256 = _fingerprint(task, tasks.test_split(index))
+            known = {each.name: each.sha256 for each in self._given()}
+            if known.get(task.name) == sha256:
+                continue
+            given = (*self._given(), GivenTask(task.name, "", sha256))
+            self._learn(Tasks(_LastTask(task, tasks.test_split(index), given), given, open_ended=True), callback)
+        return self.records
+
+    def learn_file(
+        self, path: str | Path, name: str | None = None, callback: Callback = ignore_events
+    ) -> list[TaskRecord]:
+        """Learn one more task from a file or folder (``tasks/entries.py``), named after it unless told otherwise."""
+        entries = [Entry(each.name, Path(each.place), each.sha256) for each in self._given()]
+        stream = stream_of_entries(self.config, [*entries, find_entry(path, name)])
+        self._learn(Tasks(stream, given_tasks(stream), open_ended=True), callback)
+        return self.records
+
+    def _learn(self, tasks: Tasks, callback: Callback) -> None:
+        new = tasks.given[-1]
+        if any(each.name == new.name for each in tasks.given[:-1]):
+            raise DataError(f"{self.folder} has learnt a task '{new.name}' already; give this one another name")
+        run_tasks(self.config, self.folder, self._fresh(tasks.stream), tasks, callback=callback)
+
+    def _fresh(self, stream: TaskStream) -> Learner:
+        """Return a learner ready for its first task; a run restores it to where its last task left it."""
+        if self._graph is None:
+            self._graph = self.learner.graph if self._log().tasks else None
+        if self._graph is None and self.config.network.build == OWN_NETWORK:
+            raise ConfigError(f"{self.folder} has learnt no task yet, so its network is not stored; give it again")
+        if self._graph is None:
+            if self.config.network == NetworkSettings():
+                self.config = replace(self.config, network=suitable_network(stream[len(stream) - 1]))
+            self._graph = build_network(self.config.network)
+        return build_method(self.config, self._graph, self._device)
+
+    @property
+    def records(self) -> list[TaskRecord]:
+        """The records of all finished tasks."""
+        return self._log().tasks
+
+    @property
+    def seen(self) -> list[SeenTask]:
+        """What is kept of every finished task: its name, its labels, the shape and scale of its samples."""
+        return self.learner.seen if self._log().tasks else []
+
+    @property
+    def learner(self) -> Learner:
+        """The learner in the last checkpoint; it is a copy, and what it learns is not recorded."""
+        log = self._log()
+        if self._loaded is None or self._loaded[0] != log.lines:
+            learner: Learner = load(self.folder, device=self._device)
+            self._loaded = (log.lines, learner)
+        return self._loaded[1]
+
+    def predict(self, x: Any, task: int | str) -> Tensor:
+        """Return logits (n, classes)."""
+        return self.learner.predict(x, task)
+
+    def predict_proba(self, x: Any, task: int | str) -> Tensor:
+        """Return the probability of every class, (n, classes)."""
+        return self.learner.predict_proba(x, task)
+
+    def predict_labels(self, x: Any, task: int | str) -> list[Label]:
+        """Return the most likely label of every sample."""
+        return self.learner.predict_labels(x, task)
+
+    def score(self, x: Any, y: Any, task: int | str) -> float:
+        """Return the share of samples whose label is predicted rightly."""
+        return self.learner.score(x, y, task)
+
+    def classes(self, task: int | str) -> tuple[Label, ...]:
+        """Return the labels of a task, in the order of its logits."""
+        return self.learner.classes(task)
+
+    def audit(self, *, data: str | None = None) -> RunAudit:
+        """Prove that every task is as it was learnt; with the data at hand, measure its accuracy again."""
+        return audit_run(self.folder, data=data, device=self._device)
+
+    def __repr__(self) -> str:
+        names = [record.name for record in self.records]
+        return f"<OpenRun {self.folder}: {self.config.method}, learnt {', '.join(map(repr, names)) or 'nothing yet'}>"
+
+    def _log(self) -> RunLog:
+        path = self.folder / JOURNAL
+        return RunLog.of(read(path) if path.is_file() else [], path)
+
+    def _given(self) -> tuple[GivenTask, ...]:
+        """Return the finished tasks; one that is not finished is given again by whoever resumes it."""
+        log = self._log()
+        return log.starts[-1].given[: len(log.tasks)] if log.starts else ()
+
+
+def open(
+    folder: str | Path, network: nn.Module | Graph | None = None, *, device: str = "auto", **settings: Any
+) -> OpenRun:
+    """Open a run that learns tasks as they come, or begin one in a new folder.
+
+    network   the base network; left out, the run's own, or for a new run one that suits its first task
+    settings  sections of the config for a new run: method="fixed", seed=1, recipe=Recipe(…), search=SearchSettings(…)
+    """
+    folder = Path(folder)
+    resolve_device(device)
+    graph = None if network is None else network if isinstance(network, Graph) else trace(network)
+    path = folder / JOURNAL
+    if path.is_file():
+        log = RunLog.of(read(path), path)
+        if log.starts:
+            return OpenRun(folder, _same(folder, recorded_config(log.starts[0].config, path), settings), graph, device)
+    return _begin(folder, Config(**settings), graph, device)
+
+
+def open_from_overrides(folder: str | Path, overrides: Sequence[str], *, device: str = "auto") -> OpenRun:
+    """Open or begin a run with ``a.b=c`` settings, as the command line gives them."""
+    if not (Path(folder) / JOURNAL).is_file():
+        resolve_device(device)
+        return _begin(Path(folder), config_with(overrides), None, device)
+    opened = open(folder, device=device)
+    if config_with(overrides, to_plain(opened.config)) != opened.config:
+        raise FolderError(f"{folder} was begun with other settings than {', '.join(overrides)}; leave them out")
+    return opened
+
+
+def _begin(folder: Path, config: Config, graph: Graph | None, device: str) -> OpenRun:
+    stream = replace(config.stream, name=OWN_TASKS, tasks=None)
+    named = config.network if graph is None else NetworkSettings(build=OWN_NETWORK)
+    return OpenRun(folder, replace(config, stream=stream, network=named), graph, device)
+
+
+def _same(folder: Path, config: Config, settings: dict[str, Any]) -> Config:
+    """Return the settings of a run that was begun, or refuse others."""
+    if config.stream.name != OWN_TASKS:
+        raise FolderError(f"{folder} is a run of {config.stream.name}, made by bocl run; give another folder")
+    for name, value in settings.items():
+        found = getattr(config, name, None)
+        wanted = replace(value, name=OWN_TASKS, tasks=None) if name == "stream" else value
+        if found != wanted:
+            raise FolderError(f"{folder} was begun with {name} = {found}, not {wanted}; leave it out")
+    return config
+
+
+def suitable_network(task: Task) -> NetworkSettings:
+    """Return a small network for samples of this shape: convolutional for images, else a multilayer perceptron."""
+    shape = task.input_shape
+    if len(shape) == 3:
+        return NetworkSettings("convnet", {"channels": shape[0]})
+    inputs = 1
+    for size in shape:
+        inputs *= size
+    return NetworkSettings("mlp", {"inputs": inputs, "hidden": [64, 32]})
+
+
+class _LastTask:
+    """A stream of which only the last task is at hand, given as arrays."""
+
+    def __init__(self, task: Task, test: Split, given: Sequence[GivenTask]) -> None:
+        self._task, self._test, self._given = replace(task, index=len(given) - 1), test, given
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __getitem__(self, index: int) -> Task:
+        self._check(index)
+        return self._task
+
+    def test_split(self, index: int) -> Split:
+        self._check(index)
+        return self._test
+
+    def fingerprint(self) -> str:
+        lines = (f"{task.name}\n{task.sha256}\n" for task in self._given)
+        return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+    def _check(self, index: int) -> None:
+        if index != len(self._given) - 1:
+            raise DataError(
+                f"the samples of task '{self._given[index].name}' are needed, because the method changes earlier tasks;"
+                " learn from files with bocl learn, or take a method that forgets nothing"
+            )
+
+
+def _fingerprint(task: Task, test: Split) -> str:
+    parts = [array.numpy() for split in (task.train, task.validation, test) for array in (split.raw, split.labels)]
+    return hashlib.sha256(f"{task.labels}\n{fingerprint_of(*parts)}".encode()).hexdigest()
