@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from cases import Case, Group
 from torch import Tensor, nn
 
 from bocl.experiment.config import Config
@@ -338,6 +340,21 @@ def _print_table(
             f"{memory[task - 1] / MEGABYTE:10.1f} {point['descriptors']:12.0f} {point['threads']:8.0f} "
             f"{point['files']:6.0f} {folder[task - 1] / 1000:10.1f}"
         )
+
+
+def groups() -> list[Group]:
+    """Return both soaks, as parts of the whole torture."""
+
+    def case(method: str, _place: Path) -> list[Case]:
+        return [Case(f"a soak of {method}", partial(_counted, method))]
+
+    return [Group(method, partial(case, method)) for method in ("bocl", "sn")]
+
+
+def _counted(method: str) -> dict[str, int]:
+    figures = soak(method)
+    print(*(f"{name}: {value}" for name, value in figures.items()), sep="\n")
+    return {"tasks": figures["tasks"], "kills": figures["kills"]}
 
 
 def main(short: bool) -> None:
