@@ -25,8 +25,7 @@ import torch
 from cases import Case, Group
 from record import Done, Progress, describe, last_result, publish, write_table
 
-HERE = Path(__file__).parent
-PARTS = [part for part in ("kills", "corruption", "sequences", "disks", "soak") if (HERE / f"{part}.py").exists()]
+PARTS = ("kills", "corruption", "sequences", "disks", "soak")
 
 
 def main() -> int:
