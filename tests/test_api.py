@@ -12,10 +12,11 @@ import bocl
 from bocl.method_table import METHODS
 
 NAMES = {
-    *("__version__", "BoclError", "ConfigError", "DataError", "InputError", "NetworkError"),
+    *("__version__", "BoclError", "ConfigError", "DataError", "DataWarning", "DeviceError", "InputError"),
+    *("NetworkError", "OpenRun", "open"),
     *(name for entry in METHODS.values() for name in (entry.cls, entry.settings) if name),
     *("Learned", "Learner", "load", "run", "load_config", "summarise"),
-    *("mlp", "lenet", "resnet", "trace"),
+    *("mlp", "convnet", "lenet", "resnet", "trace"),
     *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),
     *("Problem", "Searcher", "Trial"),
     *("Split", "Task", "TaskStream", "from_arrays"),

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, time
+from typing import TypeVar
+
+T = TypeVar("T")
+_FIGURE = re.compile(r"[+-]?[\d,.]+( ± [\d,.]+)?( %)?")
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # a spreadsheet computes a cell that begins so
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
@@ -48,6 +54,14 @@ def one_line(message: str) -> str:
 
 def _printable(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
+def csv_cell(cell: T) -> T | str:
+    """Return a number as it is, and words so that no spreadsheet takes them for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    words = one_line(cell)
+    return f"'{words}" if words.lstrip().startswith(_FORMULA) and not _FIGURE.fullmatch(words) else words
 
 
 def percent(value: float) -> str:

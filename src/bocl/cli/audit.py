@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bocl.cli.options import Data, Device, Runs
+from bocl.cli.options import Data, Device, Runs, Trust
 
 
 def audit_command(
@@ -15,6 +15,7 @@ def audit_command(
     data: Data = None,
     accuracy: Annotated[bool, typer.Option(help="Measure test accuracy again; this needs the data.")] = True,
     device: Device = "auto",
+    trust: Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Check journal, files, every tensor, stored logits and accuracies of runs against their records."""
@@ -28,7 +29,7 @@ def audit_command(
     folders = [run for place in runs for run in find_runs(place)]
     for folder in folders:
         try:
-            found = audit(folder, data=data, device=device, with_accuracy=accuracy)
+            found = audit(folder, data=data, device=device, with_accuracy=accuracy, trust=trust)
         except (DriftError, FolderError) as error:
             if isinstance(error, FolderError) and len(folders) == 1:
                 raise
@@ -36,6 +37,8 @@ def audit_command(
             results.append({"folder": str(folder), "drift": str(error)})
             continue
         tell_torn(folder, found.torn_bytes)
+        if found.left_out:
+            warn(f"{folder}: accuracies were not measured again: {found.left_out}")
         results.append({**asdict(found), "folder": str(folder), "drift": None})
         if not as_json:
             print_audit(found)

@@ -43,4 +43,5 @@ Alpha = Annotated[float | None, typer.Option(help="Choose by the reward at this 
 Budget = Annotated[int | None, typer.Option(help="Choose among those that add at most so many parameters.")]
 Target = Annotated[float | None, typer.Option(help="Choose the smallest that is as accurate on validation.")]
 Data = Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Let a stream that is code of the run's maker run here.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]

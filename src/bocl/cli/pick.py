@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.options import Alpha, Budget, Data, Device, Run, Target
+from bocl.cli.options import Alpha, Budget, Data, Device, Run, Target, Trust
 
 
 def pick_command(
@@ -18,6 +18,7 @@ def pick_command(
     task: Annotated[int | None, typer.Option(help="The task, from 1; it must be the last finished one.")] = None,
     data: Data = None,
     device: Device = "auto",
+    trust: Trust = False,
 ) -> None:
     """Commit another trained child of the last finished task, before the next one begins; nothing is trained."""
     from bocl.cli.printing import say
@@ -31,7 +32,8 @@ def pick_command(
     if (widths is None) == (criterion == Criterion()):
         raise InputError("give --widths, or what to choose by: --alpha, --budget or --target")
     wanted = criterion if widths is None else _widths(widths)
-    found = pick(find_run(run), wanted, task=None if task is None else task - 1, data=data, device=device)
+    number = None if task is None else task - 1
+    found = pick(find_run(run), wanted, task=number, data=data, device=device, trust=trust)
     before, after = found.before, found.after
     where = f"task {after.index + 1}, {after.name}"
     if before == after:

@@ -28,7 +28,7 @@ def predict_command(
     from bocl.methods.seen import task_number
     from bocl.records.files import check_place, write_whole
     from bocl.tasks.entries import read_inputs
-    from bocl.wording import counted
+    from bocl.wording import counted, csv_cell
 
     place = Path(out)
     check_place(place, OPENING, "file of predictions")
@@ -41,9 +41,9 @@ def predict_command(
     probabilities = learner.predict_proba(inputs, number).tolist()
     text = io.StringIO(newline="")
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["sample", "label", *(f"p({label})" for label in about.class_labels)])
+    rows.writerow(["sample", "label", *(csv_cell(f"p({label})") for label in about.class_labels)])
     for sample, row in zip(samples, probabilities, strict=True):
         best = about.class_labels[max(range(len(row)), key=row.__getitem__)]
-        rows.writerow([sample, best, *(f"{value:.6f}" for value in row)])
+        rows.writerow([csv_cell(sample), csv_cell(best), *(f"{value:.6f}" for value in row)])
     write_whole(place, text.getvalue().encode())
     say(f"{place}: {counted(len(samples), 'sample')} of task '{about.name}'")

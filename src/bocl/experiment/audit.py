@@ -89,19 +89,21 @@ def audit(
     device: str = "auto",
     with_accuracy: bool = True,
     trust: bool = False,
+    stream: TaskStream | None = None,
 ) -> RunAudit:
     """Check a run against its own records; raise DriftError naming the first thing that is not as recorded.
 
-    trust  whether a stream that is code of the user's may be run, to measure accuracies
+    trust   whether a stream that is code of the user's may be run, to measure accuracies
+    stream  the data of a run that was given its stream as an object
     """
     refuse_journal(Path(folder), "audit")
     journal = Path(folder) / JOURNAL
     size = _size(journal)
     try:
-        return _audit(Path(folder), data, device, with_accuracy, trust)
+        return _audit(Path(folder), data, device, with_accuracy, trust, stream)
     except (DamagedError, DriftError) as error:
         if _size(journal) > size:  # the run wrote more in the meantime
-            return audit(folder, data=data, device=device, with_accuracy=with_accuracy, trust=trust)
+            return audit(folder, data=data, device=device, with_accuracy=with_accuracy, trust=trust, stream=stream)
         raise DriftError(str(error)) from error
 
 
@@ -115,7 +117,9 @@ def _size(path: Path) -> int:
     return os.path.getsize(path) if os.path.isfile(path) else 0  # unlike Path.is_file, it takes any name
 
 
-def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool, trust: bool) -> RunAudit:
+def _audit(
+    folder: Path, data: str | None, device: str, with_accuracy: bool, trust: bool, given: TaskStream | None
+) -> RunAudit:
     lines, torn_bytes = read_with_tail(folder / JOURNAL)
     log = RunLog.of([line.record for line in lines], folder / JOURNAL)
     if not log.tasks:
@@ -130,7 +134,7 @@ def _audit(folder: Path, data: str | None, device: str, with_accuracy: bool, tru
     tensors, canaries = check_learner(folder, log, method)
     if not method.forgets:
         _check_rows(log)
-    stream = same_stream(folder, log.learnt_in[-1], data, trust=trust) if with_accuracy else None
+    stream = same_stream(folder, log.learnt_in[-1], data, trust=trust, given=given) if with_accuracy else None
     accuracies = _check_accuracy(folder, log, method, stream) if stream is not None else {}
     return RunAudit(
         folder,
@@ -248,18 +252,25 @@ def _check_accuracy(folder: Path, log: RunLog, method: Learner, stream: TaskStre
 def why_left_out(start: Start) -> str:
     """Say why a session's data is not at hand."""
     if not start.given:
-        return "the stream is code, which --trust lets run"
+        code = ":" in start.config["stream"]["name"]
+        return "the stream is code, which --trust lets run" if code else "the stream was given as an object"
     missing = next((task for task in start.given if not os.path.exists(task.place)), start.given[0])
     where = missing.place or f"the data of task '{missing.name}', which was given as arrays,"
     return f"{where} is not there" + (", and --data says where it is now" if missing.place else "")
 
 
 def same_stream(
-    folder: Path, start: Start, data: str | None, *, first: int = 0, trust: bool = False
+    folder: Path,
+    start: Start,
+    data: str | None,
+    *,
+    first: int = 0,
+    trust: bool = False,
+    given: TaskStream | None = None,
 ) -> TaskStream | None:
     """Return the stream a session ran on, None if it is not at hand, or refuse other data."""
     config = recorded_config(start.config, folder / JOURNAL)
-    stream = recorded_stream(config, start, data, first=first, trust=trust)
+    stream = given if given is not None else recorded_stream(config, start, data, first=first, trust=trust)
     if stream is not None and stream.fingerprint() != start.data:
         raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
     return stream

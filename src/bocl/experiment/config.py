@@ -24,6 +24,7 @@ from bocl.tasks.streams import STREAMS
 from bocl.training.recipe import Recipe
 
 TASKS = 5  # of a stream of ours, unless a number is given
+OWN_STREAM = "own stream"  # the name of one that was given as an object
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
 MOST_SEED = 2**63 - 1  # TOML's largest integer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bocl.errors import DataError, FolderError
 from bocl.experiment.build import build_stream, stream_of_entries
-from bocl.experiment.config import Config
+from bocl.experiment.config import OWN_STREAM, Config
 from bocl.records.record import GivenTask
 from bocl.records.run_log import RunLog, Start
 from bocl.tasks.entries import Entry, find_entry
@@ -63,7 +63,7 @@ def recorded_stream(
             if find_entry(entry.path).sha256 != entry.sha256:
                 raise DataError(f"{entry.path} has changed since task '{entry.name}' was learnt from it; restore it")
         return stream_of_entries(config, entries)
-    if config.stream.is_code and not trust:
+    if config.stream.name == OWN_STREAM or (config.stream.is_code and not trust):
         return None
     return build_stream(config, data)
 

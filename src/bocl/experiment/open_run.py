@@ -89,7 +89,8 @@ class OpenRun:
         new = tasks.given[-1]
         if any(each.name == new.name for each in tasks.given[:-1]):
             raise DataError(f"{self.folder} has learnt a task '{new.name}' already; give this one another name")
-        run_tasks(self.config, self.folder, self._fresh(tasks.stream), tasks, callback=callback)
+        learner = self._fresh(tasks.stream)  # which settles the network of a new run
+        run_tasks(self.config, self.folder, learner, tasks, callback=callback)
 
     def _fresh(self, stream: TaskStream) -> Learner:
         """Return a learner ready for its first task; a run restores it to where its last task left it."""

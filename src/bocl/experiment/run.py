@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bocl.errors import FolderError
 from bocl.experiment.audit import check_files, check_learner, check_untouched
 from bocl.experiment.build import build_method, build_network, build_stream
-from bocl.experiment.config import Config
+from bocl.experiment.config import OWN_STREAM, Config
 from bocl.experiment.given import check_given, given_tasks
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import RoundArchive
@@ -49,6 +50,7 @@ def run(
     config: Config,
     folder: str | Path,
     *,
+    stream: TaskStream | None = None,
     device: str = "auto",
     data: str | None = None,
     callback: Callback = ignore_events,
@@ -61,18 +63,25 @@ def run(
 
     Everything that can be wrong with the input is found before the folder is touched.
 
+    stream         instead of the one that the config names
     audit          prove after every task that the earlier ones are untouched, else stop with WorkError
     shares_device  how many runs share it, for the record: the times of a run that shared it are not its own
     headline       whether the run stands for its method in its study, for the record
     on_cost        called at the end with the seconds that writing and auditing took
     """
-    learner = build_method(config, build_network(config.network), device)
-    stream = build_stream(config, data)
+    graph = build_network(config.network)
+    if stream is None:
+        stream = build_stream(config, data)
+    else:
+        config = replace(config, stream=replace(config.stream, name=OWN_STREAM))
+    given = given_tasks(stream)
+    if not given:  # the number of tasks that a function or an object has is on record; files are on record by name
+        config = replace(config, stream=replace(config.stream, tasks=len(stream)))
     return run_tasks(
         config,
         folder,
-        learner,
-        Tasks(stream, given_tasks(stream)),
+        build_method(config, graph, device),
+        Tasks(stream, given),
         callback=callback,
         audit=audit,
         shares_device=shares_device,
@@ -95,7 +104,7 @@ def run_tasks(
 ) -> list[TaskRecord]:
     """Let a learner that is ready for its first task learn these, or resume; the options are those of ``run``."""
     stream = tasks.stream
-    first = None if (Path(folder) / JOURNAL).is_file() else stream[0]
+    first = None if os.path.isfile(Path(folder) / JOURNAL) else stream[0]
     if first is not None:
         check_task(learner.graph, first, seen=[])
         learner.check_budget(first.classes)

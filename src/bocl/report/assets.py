@@ -12,12 +12,10 @@ from bocl.records.files import cannot_write
 from bocl.report.charts import Cell, Chart, Table, numbers
 from bocl.report.layout import draw
 from bocl.report.sections import Report, portraits
-from bocl.wording import one_line
+from bocl.wording import csv_cell, one_line
 
 _SPECIAL = re.compile(r"[\\{}&%$#_^~]")
 _IN_LATEX = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
-_FIGURE = re.compile(r"[+-]?[\d,.]+( ± [\d,.]+)?( %)?")
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # a spreadsheet computes a cell that begins so
 _UNICODE = {"±": r"$\pm$", "→": r"$\to$", "α": r"$\alpha$", "−": "$-$"}
 
 
@@ -64,17 +62,9 @@ def to_csv(table: Table) -> str:
     """Return a table with every digit of its numbers."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
-        [_plain(cell) for cell in row] for row in (table.header, *table.rows)
+        [csv_cell(cell) for cell in row] for row in (table.header, *table.rows)
     )
     return text.getvalue()
-
-
-def _plain(cell: Cell) -> Cell:
-    """Return a number as it is, and words so that no spreadsheet takes them for a formula."""
-    if not isinstance(cell, str):
-        return cell
-    words = one_line(cell)
-    return f"'{words}" if words.lstrip().startswith(_FORMULA) and not _FIGURE.fullmatch(words) else words
 
 
 def to_latex(table: Table) -> str:
