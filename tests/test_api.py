@@ -13,7 +13,7 @@ from bocl.method_table import METHODS
 
 NAMES = {
     *("__version__", "BoclError", "ConfigError", "DataError", "DataWarning", "DeviceError", "InputError"),
-    *("NetworkError", "OpenRun", "open"),
+    *("NetworkError", "OpenRun", "audit", "open"),
     *(name for entry in METHODS.values() for name in (entry.cls, entry.settings) if name),
     *("Learned", "Learner", "load", "run", "load_config", "summarise"),
     *("mlp", "convnet", "lenet", "resnet", "trace"),

@@ -29,6 +29,7 @@ _HOME = {
         "InputError",
         "NetworkError",
     ),
+    "bocl.experiment.audit": ("audit",),
     "bocl.experiment.config": ("load_config",),
     "bocl.experiment.open_run": ("OpenRun", "open"),
     "bocl.experiment.run": ("run",),
