@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.metrics import recall_score
@@ -39,11 +40,13 @@ def test_scikit_learns_checks_hold(estimator, check):
     check(estimator)
 
 
+@pytest.mark.skipif(not sklearn.__version__.startswith("1.9."), reason="the guide is about the checks of 1.9")
 def test_the_guide_lists_the_checks():
-    names = {check.func.__name__ for _, check in estimator_checks_generator(small())}
+    checks = [check.func.__name__ for _, check in estimator_checks_generator(small())]
+    names = set(checks)
     listed = set(re.findall(r"\bcheck_\w+", GUIDE.read_text(encoding="utf-8"))) - {"check_estimator"}
     assert listed == names
-    assert len(names) > 50
+    assert f"{len(checks)} checks" in GUIDE.read_text(encoding="utf-8")
     assert set(CANNOT_HOLD) <= names
 
 

@@ -27,6 +27,7 @@ from bocl.checks import checked
 from bocl.errors import InputError
 from bocl.methods.bocl import BOCL
 from bocl.methods.budget import GoalSettings
+from bocl.methods.method import Learned
 from bocl.methods.reward import RewardSettings
 from bocl.networks.architectures import mlp
 from bocl.networks.graph import Graph
@@ -118,7 +119,7 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         first = not hasattr(self, "learner_")
         X, y = validate_data(self, X, y, reset=first, allow_nd=True, ensure_min_samples=2)
         check_classification_targets(y)
-        learner: BOCL = self._new_learner(X.shape[1:]) if first else self.learner_
+        learner = self._new_learner(X.shape[1:]) if first else self._learner()
         index = len(learner.seen)
         name = f"task {index + 1}" if name is None else str(name)
         if any(name == seen.name for seen in learner.seen):
@@ -133,7 +134,9 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         task, _ = make_own_task(name, index, Parts((X, y), validation), cuts, lambda part: f"task '{name}', {part}")
         learned = learner.learn(task)
         if first:
-            self.learner_, self.learned_, self.classes_ = learner, [], np.array(learner.classes(0))
+            self.learner_ = learner
+            self.learned_: list[Learned] = []
+            self.classes_ = np.array(learner.classes(0))
         self.learned_.append(learned)
         if self.verbose:
             accuracy = f"validation accuracy {learned.validation_accuracy:.1%}"
@@ -167,7 +170,8 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learner(self) -> BOCL:
         check_is_fitted(self)
-        return self.learner_
+        learner: BOCL = self.learner_
+        return learner
 
     def _samples(self, X: Any) -> Any:
         return validate_data(self, X, reset=False, allow_nd=True)

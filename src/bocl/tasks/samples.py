@@ -79,8 +79,8 @@ def make_task(
 ) -> Task:
     """Build a Task on its own copies of the samples; every class must be in the training part."""
     classes = int(train.labels.max()) + 1
-    splits = (make_split(samples, mean, std) for samples in (train, validation))
-    return Task(name, index, classes, *splits, labels, class_weights=class_weights)
+    shown, held_out = (make_split(samples, mean, std) for samples in (train, validation))
+    return Task(name, index, classes, shown, held_out, labels, class_weights=class_weights)
 
 
 def make_split(samples: Samples, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:
