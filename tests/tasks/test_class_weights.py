@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bocl.errors import DataError
+from bocl.errors import ConfigError, DataError
+from bocl.experiment.build import build_stream
+from bocl.experiment.config import load_config
 from bocl.tasks.arrays import from_arrays
 from bocl.tasks.class_weights import class_weights_of
 from bocl.tasks.own import Cuts, Parts, make_own_task
@@ -68,3 +70,13 @@ def test_a_task_may_have_no_test_part():
     assert test.inputs().shape == (0, 2)
     two = (np.zeros((4, 2)), ["a", "a", "b", "b"])
     assert len(make_own_task("least", 0, Parts(two), Cuts(test=0), str)[0].train) == 2
+
+
+def test_a_run_of_own_files_takes_them(tmp_path):
+    ((x, y),) = pairs()
+    np.savez(tmp_path / "spring.npz", x=x, y=y)
+    config = load_config(None, [f"stream.name={tmp_path}", "stream.tasks=1", "stream.class_weight=balanced"])
+    (task,) = build_stream(config)
+    assert task.class_weights == from_arrays(pairs(), class_weight="balanced")[0].class_weights
+    with pytest.raises(ConfigError, match=r"stream\.class_weight: .*'even'"):
+        load_config(None, ["stream.class_weight=even"])
