@@ -7,6 +7,8 @@
         └──▶ records ──▶ search ──┘               └──▶ benchmarks ──┤
                 └──▶ report ────────────────────────────────────────┘
 
+Beside experiment and benchmarks stands sklearn, which nobody imports.
+
 An arrow reads "is imported by": a room may import every room from which arrows lead to it. Imports inside functions and
 under TYPE_CHECKING count like any other, and so do data files read with ``importlib.resources``: they are dependencies.
 """
@@ -50,6 +52,7 @@ ARROWS = {
     "experiment": "checks errors method_table methods networks presets records search seeding settings tasks training version widths wording",  # noqa: E501
     "cli": "benchmarks errors experiment method_table methods presets records report search settings tasks training version widths wording",  # noqa: E501
     "__main__": "cli",
+    "sklearn": "checks errors methods networks search tasks training",
 }
 ALLOWED = {room: set(rooms.split()) for room, rooms in ARROWS.items()}
 

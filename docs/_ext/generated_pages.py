@@ -90,6 +90,8 @@ def api() -> str:
         for name in found:
             kind = "class" if inspect.isclass(getattr(bocl, name)) else "function"
             lines += [f".. auto{kind}:: bocl.{name}", *(_members(name) if kind == "class" else []), ""]
+    lines += [*_title("scikit-learn", "-"), ".. autoclass:: bocl.sklearn.BOCLClassifier"]
+    lines += ["   :members: fit, learn_task, predict, predict_proba, decision_function, score", ""]
     return "\n".join(lines)
 
 

@@ -148,6 +148,18 @@ def test_several_tasks_are_captured_too(optimiser):
 
 
 @pytest.mark.gpu
+def test_weights_of_classes_are_captured_too():
+    task = replace(on_gpu(), class_weights=torch.tensor([0.2, 0.3, 2.5], device="cuda"))
+    captured, eager, unweighted = gpu_children(2), gpu_children(2), gpu_children(2)
+    train(captured, [task], RECIPE, seed=0)
+    train(eager, [task], RECIPE, seed=0, graphed=False)
+    train(unweighted, [on_gpu()], RECIPE, seed=0)
+    for name, tensor in captured.state.items():
+        torch.testing.assert_close(tensor, eager.state[name], rtol=1e-5, atol=1e-6)
+    assert any(not torch.allclose(tensor, unweighted.state[name]) for name, tensor in captured.state.items())
+
+
+@pytest.mark.gpu
 def test_a_step_captured_once_serves_later_rounds():
     task, cache = on_gpu(), StepCache()
     first, again, alone = gpu_children(2), gpu_children(2), gpu_children(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from bocl.seeding import seed_for
 from bocl.training import trainer
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
+from bocl.training.steps import batch_losses
 from bocl.training.trainer import train
 
 QUICK = Recipe("sgd", learning_rate=0.05, batch_size=16, epochs=3)
@@ -110,6 +112,24 @@ def test_the_cosine_rate_falls_from_the_first_step_to_the_last():
 
 
 # -- hooks -----------------------------------------------------------------------------------------
+
+
+def test_the_loss_weighs_classes():
+    task = easy_task(dtype=torch.float64)
+    network, batch = children(2, dtype=torch.float64), torch.tensor([0, 1, 2, 4])  # labels 0, 1, 2, 1
+    weighted = replace(task, class_weights=torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64))
+    logits = network(task.train.inputs[batch], 0)
+    each = -logits.log_softmax(2)[:, torch.arange(4), task.train.labels[batch]]
+    wanted = (each * torch.tensor([0.5, 1, 4, 1])).mean(1)
+    torch.testing.assert_close(batch_losses(network, weighted, batch, "float32"), wanted)
+    torch.testing.assert_close(batch_losses(network, task, batch, "float32"), each.mean(1))
+
+
+def test_classes_of_weight_one_change_no_bit():
+    plain, weighted = children(2), children(2)
+    ones = replace(easy_task(), class_weights=torch.ones(3))
+    assert train(plain, [easy_task()], QUICK, seed=0) == train(weighted, [ones], QUICK, seed=0)
+    assert_same(dict(plain.state), dict(weighted.state))
 
 
 def test_adjusted_gradients_are_the_ones_the_step_takes():

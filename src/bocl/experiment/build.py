@@ -58,7 +58,8 @@ def build_stream(config: Config, data: str | None = None) -> TaskStream:
 def stream_of_entries(config: Config, entries: Sequence[Entry]) -> EntryStream:
     """Return the stream of the user's own files and folders, cut into parts by the settings of a run."""
     settings = config.stream
-    cuts = Cuts(settings.validation, settings.test, seed=seed_for(config.seed, "stream"))
+    seed = seed_for(config.seed, "stream")
+    cuts = Cuts(settings.validation, settings.test, seed=seed, class_weight=settings.class_weight)
     return EntryStream(entries, cuts, label=settings.label, standardise=settings.standardise)
 
 
@@ -78,6 +79,7 @@ def _own_stream(settings: StreamSettings, seed: int) -> TaskStream:
             validation=settings.validation,
             test_fraction=settings.test,
             standardise=bool(settings.standardise),
+            class_weight=settings.class_weight,
             seed=seed,
         )
     if not all(hasattr(made, name) for name in ("__len__", "__getitem__", "test_split", "fingerprint")):

@@ -40,14 +40,15 @@ else:
 class StreamSettings:
     """Which tasks, and how many of them.
 
-    name         a stream that `bocl list` shows; a folder with an entry per task; or your own
-                 ``package.module:function``, which returns a stream: a config is code
-    tasks        how many; if left out, 5 of a stream of ours, and all of your own
-    arguments    of your own function
-    label        column of labels in your tables and datasets; `label` if left out
-    standardise  whether your floats are scaled to 0 ± 1; if left out, those of tables are
-    validation   fraction of your samples without the test part that is set aside, where you give no such part
-    test         fraction of your samples that is set aside, where you give no such part
+    name          a stream that `bocl list` shows; a folder with an entry per task; or your own
+                  ``package.module:function``, which returns a stream: a config is code
+    tasks         how many; if left out, 5 of a stream of ours, and all of your own
+    arguments     of your own function
+    label         column of labels in your tables and datasets; `label` if left out
+    standardise   whether your floats are scaled to 0 ± 1; if left out, those of tables are
+    validation    fraction of your samples without the test part that is set aside, where you give no such part
+    test          fraction of your samples that is set aside, where you give no such part
+    class_weight  `balanced` lets your classes count the same in training, however many samples each has
     """
 
     name: str = "permuted-digits"
@@ -57,6 +58,7 @@ class StreamSettings:
     standardise: bool | None = None
     validation: PartFraction = 0.1
     test: PartFraction = 0.2
+    class_weight: Literal["balanced"] | None = None
 
     def __post_init__(self) -> None:
         if self.tasks is None and self.name in STREAMS:

@@ -251,4 +251,4 @@ class _LastTask:
 
 def _fingerprint(task: Task, test: Split) -> str:
     parts = [array.numpy() for split in (task.train, task.validation, test) for array in (split.raw, split.labels)]
-    return hashlib.sha256(f"{task.labels}\n{fingerprint_of(*parts)}".encode()).hexdigest()
+    return hashlib.sha256(f"{task.labels}\n{task.class_weights}\n{fingerprint_of(*parts)}".encode()).hexdigest()

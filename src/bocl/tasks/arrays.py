@@ -10,6 +10,7 @@ from typing import Any
 
 from bocl.checks import Natural, checked
 from bocl.errors import ConfigError, DataError
+from bocl.tasks.class_weights import ClassWeight
 from bocl.tasks.images import fingerprint_of
 from bocl.tasks.own import Cuts, PartFraction, Parts, make_own_task
 from bocl.tasks.samples import check_alike
@@ -40,11 +41,13 @@ class ArrayStream:
         return self.test_splits[checked_index(index, len(self))]
 
     def fingerprint(self) -> str:
-        """Return a sha256 of all samples and labels, part by part."""
+        """Return a sha256 of all samples and labels, part by part, and of the weights of classes."""
         digest = hashlib.sha256()
         for task, test in zip(self.tasks, self.test_splits, strict=True):
             for split in (task.train, task.validation, test):
                 digest.update(fingerprint_of(split.raw.numpy(), split.labels.numpy()).encode())
+            if task.class_weights:
+                digest.update(repr(task.class_weights).encode())
         return digest.hexdigest()
 
 
@@ -55,6 +58,7 @@ def from_arrays(
     validation: float | Sequence[tuple[Any, Any]] = 0.1,
     test_fraction: float = 0.2,
     standardise: bool = False,
+    class_weight: ClassWeight = None,
     seed: int = 0,
     names: Sequence[str] | None = None,
 ) -> ArrayStream:
@@ -67,6 +71,8 @@ def from_arrays(
     validation     fraction of the rest that is set aside to make choices by, and never trained on; or one pair (X, y)
                    per task, where samples belong together (of one person, of one day) and must not be in both parts
     standardise    whether floats are scaled as bytes are, by each feature of vectors or channel of anything else
+    class_weight   how much samples count in training: "balanced" for classes that count the same, however many samples
+                   they have; or {label: weight}
     seed           decides which samples go where
     names          one per task
 
@@ -93,6 +99,7 @@ def from_arrays(
         test_fraction,
         checked("standardise", standardise, bool),
         checked("seed", seed, Natural),
+        class_weight,
     )
     made: list[Task] = []
     sealed: list[Split] = []

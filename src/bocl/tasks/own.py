@@ -14,6 +14,7 @@ from pydantic import Field
 from bocl.checks import Number
 from bocl.errors import DataWarning
 from bocl.seeding import seed_for
+from bocl.tasks.class_weights import ClassWeight, class_weights_of
 from bocl.tasks.images import channel_statistics
 from bocl.tasks.partition import cut
 from bocl.tasks.samples import Samples, check_alike, check_classes, checked_samples, make_split, make_task
@@ -38,27 +39,32 @@ class Parts:
 class Cuts:
     """How the samples of a task are cut into parts and scaled.
 
-    validation   fraction of what is left without the test part that is set aside to make choices by
-    test         fraction that is set aside for testing
-    standardise  whether floats are scaled by their mean and standard deviation in the training part, as bytes are
-    seed         decides which samples go where
+    validation    fraction of what is left without the test part that is set aside to make choices by
+    test          fraction that is set aside for testing; 0 for no test part
+    standardise   whether floats are scaled by their mean and standard deviation in the training part, as bytes are
+    seed          decides which samples go where
+    class_weight  how much samples count in training: "balanced" for classes that count the same, {label: weight}, or
+                  None for samples that do
     """
 
     validation: float = 0.1
     test: float = 0.2
     standardise: bool = False
     seed: int = 0
+    class_weight: ClassWeight = None
 
 
 def make_own_task(name: str, index: int, parts: Parts, cuts: Cuts, where: Callable[[str], str]) -> tuple[Task, Split]:
     """Return a task and its sealed test samples; ``where`` names a part in messages: train → ``tasks[2]``."""
     samples, kinds = checked_samples(*parts.train, where("train"))
-    check_classes(samples, kinds, where("train"), least=1 + (parts.validation is None) + (parts.test is None))
-    if parts.test is None:
-        least = 1 + (parts.validation is None)
+    least = 1 + (parts.validation is None)
+    check_classes(samples, kinds, where("train"), least=least + (parts.test is None and cuts.test > 0))
+    if parts.test is not None:
+        test = _other_part(parts.test, samples, kinds, where("test"))
+    elif cuts.test > 0:
         samples, test = cut(samples, _share(cuts.test, samples), seed_for(cuts.seed, "test", index), leave=least)
     else:
-        test = _other_part(parts.test, samples, kinds, where("test"))
+        test = Samples(samples.inputs[:0], samples.labels[:0])
     if parts.validation is None:
         seed = seed_for(cuts.seed, "validation", index)
         train, validation = cut(samples, _share(cuts.validation, samples), seed)
@@ -67,7 +73,8 @@ def make_own_task(name: str, index: int, parts: Parts, cuts: Cuts, where: Callab
     mean, std = scale_of(train.inputs, standardise=cuts.standardise)
     if train.inputs.dtype != np.uint8 and not cuts.standardise:
         _warn_of_bad_scale(train.inputs, where("train"))
-    return make_task(name, index, train, validation, mean, std, kinds), make_split(test, mean, std)
+    weights = class_weights_of(cuts.class_weight, train.labels, kinds, where("train"))
+    return make_task(name, index, train, validation, mean, std, kinds, weights), make_split(test, mean, std)
 
 
 def _other_part(pair: Pair, train: Samples, kinds: tuple[Any, ...], where: str) -> Samples:

@@ -75,10 +75,12 @@ def make_task(
     mean: tuple[float, ...],
     std: tuple[float, ...],
     labels: tuple[Label, ...] = (),
+    class_weights: tuple[float, ...] = (),
 ) -> Task:
     """Build a Task on its own copies of the samples; every class must be in the training part."""
     classes = int(train.labels.max()) + 1
-    return Task(name, index, classes, make_split(train, mean, std), make_split(validation, mean, std), labels)
+    shown, held_out = (make_split(samples, mean, std) for samples in (train, validation))
+    return Task(name, index, classes, shown, held_out, labels, class_weights=class_weights)
 
 
 def make_split(samples: Samples, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:

@@ -60,6 +60,7 @@ class Task:
     validation: Split
     labels: tuple[Label, ...] = ()  # what people call the classes; none where they are the numbers from 0
     columns: tuple[str, ...] = ()  # what people call the features of a table
+    class_weights: tuple[float, ...] = ()  # how much a sample of each class counts in the training loss; none: 1 each
 
     @property
     def input_shape(self) -> tuple[int, ...]:

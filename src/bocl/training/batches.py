@@ -54,13 +54,18 @@ class DeviceSplit:
 
 @dataclass(frozen=True, eq=False)
 class DeviceTask:
-    """A task on the device; ``index`` is its number as its learner counts tasks."""
+    """A task on the device.
+
+    index          its number as its learner counts tasks
+    class_weights  (classes,) how much a sample of each class counts in the loss; None where all count the same
+    """
 
     name: str
     index: int
     classes: int
     train: DeviceSplit
     validation: DeviceSplit
+    class_weights: Tensor | None = None
 
     @property
     def device(self) -> torch.device:
@@ -95,7 +100,8 @@ def task_to_device(
 ) -> DeviceTask:
     """Bring a task's training and validation samples to the device."""
     train, validation = (to_device(split, device, dtype) for split in (task.train, task.validation))
-    return DeviceTask(task.name, index, task.classes, train, validation)
+    weights = torch.tensor(task.class_weights, dtype=dtype, device=device) if task.class_weights else None
+    return DeviceTask(task.name, index, task.classes, train, validation, weights)
 
 
 def epoch_order(samples: int, batch_size: int, generator: torch.Generator) -> Tensor:

@@ -236,7 +236,10 @@ def precompute(network: Trainable, task: DeviceTask) -> Tensor | None:
 def batch_losses(
     network: Trainable, task: DeviceTask, batch: Tensor, precision: str, precomputed: Tensor | None = None
 ) -> Tensor:
-    """Return every network's mean cross-entropy, (K,), on the shared samples at the places ``batch`` (n,)."""
+    """Return every network's mean cross-entropy, (K,), on the shared samples at the places ``batch`` (n,).
+
+    L = 1/n Σ_i w(y_i) · (-log p(y_i | x_i)), where the task has weights w
+    """
     x, labels = task.train.take(batch)
     part = None if precomputed is None else precomputed.index_select(0, batch)
     with torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
@@ -244,7 +247,10 @@ def batch_losses(
     count, samples, classes = logits.shape
     flat = logits.reshape(-1, classes).to(x.dtype)
     each = F.cross_entropy(flat, labels.expand(count, samples).reshape(-1), reduction="none")
-    return each.view(count, samples).mean(1)
+    each = each.view(count, samples)
+    if task.class_weights is not None:
+        each = each * task.class_weights.index_select(0, labels)
+    return each.mean(1)
 
 
 def make_optimiser(
