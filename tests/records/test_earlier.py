@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bocl.experiment.config import StreamSettings
 from bocl.records.earlier import trained_one_by_one, upgrade, upgrade_config
 
 OLD = {
@@ -47,3 +48,8 @@ def test_a_session_and_a_task_have_the_names_of_today():
 def test_a_config_that_is_none_is_left_to_the_checks():
     assert upgrade({"kind": "start", "config": 5}) == {"kind": "start", "config": 5}
     assert upgrade_config({"fixed": 3, "search": None}) == {"fixed": 3, "search": None}
+
+
+def test_a_stream_of_before_people_had_their_own_is_the_same_stream():
+    then = upgrade_config({"stream": {"name": "permuted-digits", "tasks": 5}})
+    assert then["stream"] == to_plain(StreamSettings())

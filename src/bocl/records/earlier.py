@@ -9,6 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_STREAM = {  # of a stream of ours, before people had their own
+    "arguments": {},
+    "label": None,
+    "standardise": None,
+    "validation": 0.1,
+    "test": 0.2,
+    "class_weight": None,
+}
 ONE_CHILD_GB = 1e-6  # as `search.memory_gb`, before there was `search.children_at_once`
 
 
@@ -27,6 +35,8 @@ def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
     config = _renamed(config, "memory", "prior_trials")
     if isinstance(fixed := config.get("fixed"), Mapping):
         config["fixed"] = {"children": 1, **fixed}
+    if isinstance(stream := config.get("stream"), Mapping):
+        config["stream"] = {**_STREAM, **stream}
     return config
 
 
