@@ -6,6 +6,7 @@ import pytest
 
 from bocl.experiment.config import StreamSettings
 from bocl.records.earlier import trained_one_by_one, upgrade, upgrade_config
+from bocl.settings import to_plain
 
 OLD = {
     "method": "bocl",
