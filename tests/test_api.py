@@ -14,6 +14,8 @@ from bocl.method_table import METHODS
 NAMES = {
     *("__version__", "BoclError", "ConfigError", "DataError", "InputError", "NetworkError"),
     *(name for entry in METHODS.values() for name in (entry.cls, entry.settings) if name),
+    *("DataWarning", "DeviceError", "NetworkWarning"),
+    *("OpenRun", "open", "convnet"),
     *("Learned", "Learner", "load", "run", "load_config", "summarise"),
     *("mlp", "lenet", "resnet", "trace"),
     *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),

@@ -28,6 +28,7 @@ _HOME = {
         "DeviceError",
         "InputError",
         "NetworkError",
+        "NetworkWarning",
     ),
     "bocl.experiment.config": ("load_config",),
     "bocl.experiment.open_run": ("OpenRun", "open"),

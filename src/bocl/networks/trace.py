@@ -18,6 +18,7 @@ from torch import fx, nn
 from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.graph import Add, Function, Graph, Group, Layer, Norm, Source, Step
+from bocl.networks.ignored import check_nothing_lost, warn_of_ignored
 
 #: Functions by what calls them: F.relu, torch.relu, x.relu().
 _CALLS: dict[Any, str] = {
@@ -45,9 +46,13 @@ def trace(module: nn.Module) -> Graph:
 
     Raises:
         NetworkError: naming the module and the reason, when it cannot be traced or grown.
+
+    Warns:
+        NetworkWarning: naming what the module holds that no learner keeps: its weights, frozen flags, other types.
     """
     if not isinstance(module, nn.Module):
         raise NetworkError(f"a network must be an nn.Module, not {type(module).__name__}: {module!r}")
+    check_nothing_lost(module)
     try:
         traced = fx.symbolic_trace(module)
     except Exception as error:  # fx reports control flow on values as many kinds of exception
@@ -56,7 +61,9 @@ def trace(module: nn.Module) -> Graph:
             f"{type(module).__name__} cannot be traced: {reason} "
             "(its forward must be the same for every input: no branches or loops on tensor values)"
         ) from error
-    return _Tracing(traced).graph()
+    graph = _Tracing(traced).graph()
+    warn_of_ignored(module)
+    return graph
 
 
 class _Tracing:
