@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bocl.errors import DataError, InputError, NetworkError, did_you_mean
 from bocl.methods.failures import is_out_of_memory
+from bocl.methods.shape_advice import advice_for_network, advice_for_task
 from bocl.networks.check import check_takes
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
@@ -86,8 +87,10 @@ def seen_from(facts: Mapping[str, Any], graph: Graph) -> list[SeenTask]:
 def check_task(graph: Graph, task: Task, seen: Sequence[SeenTask]) -> None:
     """Refuse a task whose samples the network cannot take, before anything is trained."""
     if not isinstance(task, Task):
+        several = hasattr(task, "test_split") or (isinstance(task, list | tuple) and isinstance((*task, None)[0], Task))
+        one_by_one = ", one at a time (for task in stream: learner.learn(task))" if several else ""
         raise InputError(
-            "learn() takes a Task, such as stream[0] or bocl.from_arrays([(X, y)])[0]; "
+            f"learn() takes a Task, such as stream[0] or bocl.from_arrays([(X, y)])[0]{one_by_one}; "
             f"got {'None' if task is None else type(task).__name__}"
         )
     if seen:
@@ -99,7 +102,8 @@ def check_task(graph: Graph, task: Task, seen: Sequence[SeenTask]) -> None:
     except (RuntimeError, ValueError) as error:
         if is_out_of_memory(error):
             raise
-        raise NetworkError(f"the network cannot take samples of shape {task.input_shape}: {error}") from error
+        reason = advice_for_network(graph, task.input_shape) or error
+        raise NetworkError(f"the network cannot take samples of shape {task.input_shape}: {reason}") from error
     if logits.shape != (2, task.classes):
         raise NetworkError(
             f"the network turns a sample of shape {task.input_shape} into {tuple(logits.shape[1:])} logits; "
@@ -132,7 +136,9 @@ def task_number(task: int | str, seen: Sequence[SeenTask]) -> int:
         if names.count(task) > 1:
             raise InputError(f"{names.count(task)} tasks are called '{task}'; give the number of one, from 0")
         if task not in names:
-            raise InputError(f"no task '{task}' has been learnt{did_you_mean(task, names)}")
+            raise InputError(
+                f"no task '{task}' has been learnt{did_you_mean(task, names) if names else ', nor any other'}"
+            )
         return names.index(task)
     if isinstance(task, bool) or not isinstance(task, Integral):
         raise InputError(f"task is {shown(task)}; give its number, an integer from 0 on, or its name")
@@ -153,6 +159,7 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
         wanted = ", ".join(map(str, ("n", *about.shape)))
         raise DataError(
             f"task {task} takes samples of shape {about.shape}, and x has shape {tuple(values.shape)}; give ({wanted})"
+            f"{advice_for_task(about.shape, tuple(values.shape))}"
         )
     check_size(tuple(values.shape), where)
     given = _as_tensor(values, where)
@@ -170,21 +177,31 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
     if len(inputs):
         low, high = (end.item() for end in inputs.aminmax())  # NaN where any number is: quicker than isfinite of all
         if scaled:
-            _check_range(low, high, about, where)
+            _check_range(inputs, low, high, about, where)
         if not (math.isfinite(low) and math.isfinite(high)):
             row = int((~torch.isfinite(inputs)).nonzero()[0, 0])
             raise DataError(f"{where} hold numbers that are not finite in float32, first in sample {row}; fill them in")
     return inputs
 
 
-def _check_range(low: float, high: float, about: SeenTask, where: str) -> None:
-    """Refuse floats that no bytes can have been scaled to."""
+def _check_range(inputs: Tensor, low: float, high: float, about: SeenTask, where: str) -> None:
+    """Refuse floats that no bytes can have been scaled to, and bytes that were only divided by 255."""
     lowest, highest = about.scaled_bytes
     if low < lowest - 0.01 or high > highest + 0.01:
+        way_out = ": x.astype('uint8')" if low >= 0 and 1 < high <= 255 else ""
         raise DataError(
             f"{where} from {low:.3g} to {high:.3g}, but the task was learnt from bytes, "
-            f"which are {lowest:.3g} to {highest:.3g} once scaled; give uint8, and they are scaled here"
+            f"which are {lowest:.3g} to {highest:.3g} once scaled; give uint8, and they are scaled here{way_out}"
         )
+    # Scaling moves numbers off the 256 levels, unless there is one number only, or nothing to scale.
+    if 0 <= low < high <= 1 and (lowest, highest) != (0, 1):
+        levels = inputs * 255
+        if bool((levels - levels.round()).abs().max() < 1e-3):
+            raise DataError(
+                f"{where} from {low:.3g} to {high:.3g} are bytes divided by 255, but the task scales its bytes to "
+                f"{lowest:.3g} to {highest:.3g}; give uint8, and they are scaled here: "
+                "(255 * x).round().astype('uint8')"
+            )
 
 
 def _as_tensor(values: Tensor | NDArray[Any], where: str) -> Tensor:
