@@ -15,6 +15,8 @@ NAMES = {
     *("__version__", "BoclError", "ConfigError", "DataError", "DataWarning", "DeviceError", "InputError"),
     *("NetworkError", "OpenRun", "audit", "open"),
     *(name for entry in METHODS.values() for name in (entry.cls, entry.settings) if name),
+    *("DataWarning", "DeviceError", "NetworkWarning"),
+    *("OpenRun", "open", "convnet"),
     *("Learned", "Learner", "load", "run", "load_config", "summarise"),
     *("mlp", "convnet", "lenet", "resnet", "trace"),
     *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),

@@ -48,7 +48,7 @@ ARROWS = {
     "report": "method_table records wording",
     "search": "checks errors records seeding widths",
     "methods": "checks errors method_table networks records search seeding settings tasks training widths wording",
-    "benchmarks": "methods networks training widths wording",
+    "benchmarks": "methods networks tasks training widths wording",
     "experiment": "checks errors method_table methods networks presets records search seeding settings tasks training version widths wording",  # noqa: E501
     "cli": "benchmarks errors experiment method_table methods presets records report search settings tasks training version widths wording",  # noqa: E501
     "__main__": "cli",

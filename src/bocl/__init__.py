@@ -28,6 +28,7 @@ _HOME = {
         "DeviceError",
         "InputError",
         "NetworkError",
+        "NetworkWarning",
     ),
     "bocl.experiment.audit": ("audit",),
     "bocl.experiment.config": ("load_config",),

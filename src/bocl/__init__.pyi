@@ -7,6 +7,7 @@ from bocl.errors import DataWarning as DataWarning
 from bocl.errors import DeviceError as DeviceError
 from bocl.errors import InputError as InputError
 from bocl.errors import NetworkError as NetworkError
+from bocl.errors import NetworkWarning as NetworkWarning
 from bocl.experiment.audit import audit as audit
 from bocl.experiment.config import load_config as load_config
 from bocl.experiment.open_run import OpenRun as OpenRun

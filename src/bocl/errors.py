@@ -11,6 +11,7 @@ BoclError
 └── WorkError             the input was right, the work failed    exit code 1
 
 DataWarning               data that can be used, but better otherwise
+NetworkWarning            a module that can be used, but not all it holds
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class WorkError(BoclError, RuntimeError):
 
 class DataWarning(UserWarning):
     """Data can be used as it is, but something about it is likely a mistake."""
+
+
+class NetworkWarning(UserWarning):
+    """A module holds something that no learner keeps, such as trained weights."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bocl.benchmarks import speed
+from bocl.benchmarks import prediction, speed
 from bocl.networks.stacked import Children
 
 CPU = torch.device("cpu")
@@ -72,3 +72,38 @@ def test_the_command_prints_json(tiny, monkeypatch, capsys):
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {frozenset(row) for row in rows} == {frozenset(FIELDS)}
     assert all(row["peak_memory_mb"] > 50 for row in rows), "the whole process, PyTorch included"
+
+
+def test_a_prediction_is_put_beside_a_plain_module_of_the_same_weights(monkeypatch):
+    compared = []
+
+    def compare(plain, predict, x, *, rounds):
+        torch.testing.assert_close(plain(x), predict(x))
+        compared.append(str(x.dtype).removeprefix("torch."))
+        return 1e-6, 3e-6
+
+    monkeypatch.setattr(prediction, "_seconds", compare)
+    told = []
+    rows = prediction.measure_predictions(CPU, quick=True, tell=told.append)
+    assert told == rows
+    measured = [(kind, *count) for kind in ("float32", "uint8") for count in ((1, 0), (5, 0), (5, 4))]
+    assert [(row.samples, row.tasks, row.task) for row in rows] == measured
+    assert compared == [row.samples for row in rows]
+    assert {(row.plain_microseconds, row.predict_microseconds) for row in rows} == {(1, 3)}
+    assert [row.times_plain for row in rows] == pytest.approx([3] * 6)
+
+
+def test_the_command_prints_what_a_prediction_costs(monkeypatch, capsys):
+    import sys
+
+    from bocl.cli.main import main
+
+    monkeypatch.setattr(prediction, "_seconds", lambda *_, **__: (2e-5, 3e-5))
+    monkeypatch.setattr(sys, "argv", ["bocl", "bench", "--predict", "--quick", "--device", "cpu"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    assert all("plain    20.0 µs  predict    30.0 µs   1.50 x plain" in line for line in lines)

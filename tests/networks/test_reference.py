@@ -75,8 +75,9 @@ def test_a_first_task_in_compact_form_is_the_module_in_evaluation(name):
 @pytest.mark.parametrize("name", MODULES)
 def test_training_a_first_task_is_a_plain_loop_on_the_module(name, optimiser, schedule, decay):
     make, shape = MODULES[name]
-    module = make().double().train()
+    module = make()
     network = ExpandableNetwork(trace(module))
+    module.double().train()
     children = network.grow([network.graph.widths], 3, seeds=[0], dtype=torch.float64)
     copy_into(module, children.growth(0).tensors)
     task = make_task(shape=shape, samples=20, dtype=torch.float64)

@@ -140,15 +140,16 @@ def _measure(epoch: Callable[[], None], device: torch.device) -> tuple[float, fl
     best = float("inf")
     forget_peak_memory(device)
     for _ in range(2):
-        _wait(device)
+        wait(device)
         began = time.perf_counter()
         epoch()
-        _wait(device)
+        wait(device)
         best = min(best, time.perf_counter() - began)
     return best, peak_memory_mb(device)
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Wait for what a GPU was given to do."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

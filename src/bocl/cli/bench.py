@@ -1,4 +1,4 @@
-"""``bocl bench``: what training children costs on this machine, one by one and together."""
+"""``bocl bench``: what training children costs on this machine, one by one and together, or predicting one sample."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from bocl.cli.options import Device
 
 def bench_command(
     quick: Annotated[bool, typer.Option(help="Fewer samples: seconds instead of minutes.")] = False,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Predicting one sample instead, beside a plain module.")
+    ] = False,
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure a plain loop, an eager loop on the device, and ours, on the same data and widths."""
+    from bocl.benchmarks.prediction import measure_predictions
     from bocl.benchmarks.speed import measure
     from bocl.cli.printing import print_json, say
     from bocl.records.journal import to_json
     from bocl.training.device import resolve_device
 
-    rows = measure(resolve_device(device), quick=quick, tell=lambda row: None if as_json else say(row.describe()))
+    work = measure_predictions if predict else measure
+    rows = work(resolve_device(device), quick=quick, tell=lambda row: None if as_json else say(row.describe()))
     if as_json:
         print_json(to_json({"rows": [asdict(row) for row in rows]}, "bench"))

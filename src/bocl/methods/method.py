@@ -33,8 +33,8 @@ from bocl.networks.trace import trace
 from bocl.records.events import Callback, ignore_events
 from bocl.records.interrupts import held_back
 from bocl.records.record import Diagnostics, Trial
-from bocl.tasks.labels import Label, labels_of
-from bocl.tasks.samples import as_array
+from bocl.tasks.labels import Label
+from bocl.tasks.samples import checked_labels
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
@@ -42,7 +42,7 @@ from bocl.training.recipe import Recipe
 from bocl.training.surroundings import usual_surroundings
 from bocl.training.trainer import Effort
 from bocl.widths import Widths
-from bocl.wording import counted
+from bocl.wording import counted, shown
 
 EXTRA = "memory/"  # begins the saved names of tensors that a method keeps besides its network
 
@@ -187,9 +187,12 @@ class Learner:
     def score(self, x: Any, y: Any, task: int | str) -> float:
         """Return the share of samples whose label is predicted rightly."""
         found = self.predict_labels(x, task)
-        wanted = labels_of(as_array(y, "y"), "y")
-        if len(found) != len(wanted):
-            raise DataError(f"x has {counted(len(found), 'sample')} and y {counted(len(wanted), 'label')}")
+        wanted, known = checked_labels(y, len(found), "y"), self.classes(task)
+        if wanted and not set(wanted) & set(known):
+            raise DataError(
+                f"y: no label is one of the task's: {shown(wanted[0])} is none of {shown(list(known))}; give labels as "
+                "the task's were given"
+            )
         return float(np.mean([*map(eq, found, wanted)])) if found else 0.0
 
     def classes(self, task: int | str) -> tuple[Label, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from bocl.errors import DataError, InputError, NetworkError, did_you_mean
 from bocl.methods.failures import is_out_of_memory
+from bocl.methods.shape_advice import advice_for_network, advice_for_task
 from bocl.networks.check import check_takes
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
@@ -21,7 +24,7 @@ from bocl.networks.growth import GrowthSpace, initialise
 from bocl.settings import parse_value
 from bocl.tasks.labels import Label, label_from_json
 from bocl.tasks.samples import as_array, check_size, check_tensor
-from bocl.tasks.task import Split, Task
+from bocl.tasks.task import Scaling, Task
 from bocl.wording import counted, shown
 
 
@@ -44,6 +47,22 @@ class SeenTask:
         mean, std = task.train.mean, task.train.std
         shape, in_bytes = task.input_shape, _in_bytes(task)
         return SeenTask(task.name, task.classes, shape, mean, std, in_bytes, task.labels, task.columns)
+
+    @cached_property
+    def _scalings(self) -> dict[torch.device, Scaling]:
+        return {}
+
+    def scaling(self, device: torch.device) -> Scaling:
+        """Return what scales its samples on a device, made once: predicting one sample takes less time."""
+        if device not in self._scalings:
+            self._scalings[device] = Scaling(self.mean, self.std, self.shape, device)
+        return self._scalings[device]
+
+    @cached_property
+    def scaled_bytes(self) -> tuple[float, float]:
+        """The least and the greatest number that a byte may become once scaled."""
+        ends = torch.tensor([[0.0], [1.0]]).sub(torch.tensor(self.mean)).div(torch.tensor(self.std))
+        return float(ends.min()), float(ends.max())
 
     @property
     def class_labels(self) -> tuple[Label, ...]:
@@ -68,8 +87,10 @@ def seen_from(facts: Mapping[str, Any], graph: Graph) -> list[SeenTask]:
 def check_task(graph: Graph, task: Task, seen: Sequence[SeenTask]) -> None:
     """Refuse a task whose samples the network cannot take, before anything is trained."""
     if not isinstance(task, Task):
+        several = hasattr(task, "test_split") or (isinstance(task, list | tuple) and isinstance((*task, None)[0], Task))
+        one_by_one = ", one at a time (for task in stream: learner.learn(task))" if several else ""
         raise InputError(
-            "learn() takes a Task, such as stream[0] or bocl.from_arrays([(X, y)])[0]; "
+            f"learn() takes a Task, such as stream[0] or bocl.from_arrays([(X, y)])[0]{one_by_one}; "
             f"got {'None' if task is None else type(task).__name__}"
         )
     if seen:
@@ -81,7 +102,8 @@ def check_task(graph: Graph, task: Task, seen: Sequence[SeenTask]) -> None:
     except (RuntimeError, ValueError) as error:
         if is_out_of_memory(error):
             raise
-        raise NetworkError(f"the network cannot take samples of shape {task.input_shape}: {error}") from error
+        reason = advice_for_network(graph, task.input_shape) or error
+        raise NetworkError(f"the network cannot take samples of shape {task.input_shape}: {reason}") from error
     if logits.shape != (2, task.classes):
         raise NetworkError(
             f"the network turns a sample of shape {task.input_shape} into {tuple(logits.shape[1:])} logits; "
@@ -114,7 +136,9 @@ def task_number(task: int | str, seen: Sequence[SeenTask]) -> int:
         if names.count(task) > 1:
             raise InputError(f"{names.count(task)} tasks are called '{task}'; give the number of one, from 0")
         if task not in names:
-            raise InputError(f"no task '{task}' has been learnt{did_you_mean(task, names)}")
+            raise InputError(
+                f"no task '{task}' has been learnt{did_you_mean(task, names) if names else ', nor any other'}"
+            )
         return names.index(task)
     if isinstance(task, bool) or not isinstance(task, Integral):
         raise InputError(f"task is {shown(task)}; give its number, an integer from 0 on, or its name")
@@ -135,6 +159,7 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
         wanted = ", ".join(map(str, ("n", *about.shape)))
         raise DataError(
             f"task {task} takes samples of shape {about.shape}, and x has shape {tuple(values.shape)}; give ({wanted})"
+            f"{advice_for_task(about.shape, tuple(values.shape))}"
         )
     check_size(tuple(values.shape), where)
     given = _as_tensor(values, where)
@@ -147,25 +172,36 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
         raise DataError(
             f"{where} of type uint8, but the task was learnt from floats; give float32, prepared as in training"
         )
-    split = Split(given, torch.zeros(len(given), dtype=torch.int64), about.mean, about.std)
-    inputs = split.inputs(device) if given.dtype == torch.uint8 or not about.in_bytes else given.to(device)
-    if about.in_bytes and given.dtype == torch.float32:
-        _check_range(inputs, about, where)
-    if not bool(torch.isfinite(inputs).all()):
-        row = int((~torch.isfinite(inputs)).nonzero()[0, 0])
-        raise DataError(f"{where} hold numbers that are not finite in float32, first in sample {row}; fill them in")
+    scaled = about.in_bytes and given.dtype == torch.float32
+    inputs = given.to(device) if scaled else about.scaling(device)(given.to(device))
+    if len(inputs):
+        low, high = (end.item() for end in inputs.aminmax())  # NaN where any number is: quicker than isfinite of all
+        if scaled:
+            _check_range(inputs, low, high, about, where)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            row = int((~torch.isfinite(inputs)).nonzero()[0, 0])
+            raise DataError(f"{where} hold numbers that are not finite in float32, first in sample {row}; fill them in")
     return inputs
 
 
-def _check_range(scaled: Tensor, about: SeenTask, where: str) -> None:
-    """Refuse floats that no bytes can have been scaled to."""
-    ends = torch.tensor([[0.0], [1.0]]).sub(torch.tensor(about.mean)).div(torch.tensor(about.std))
-    low, high = float(ends.min()), float(ends.max())
-    if len(scaled) and (float(scaled.min()) < low - 0.01 or float(scaled.max()) > high + 0.01):
+def _check_range(inputs: Tensor, low: float, high: float, about: SeenTask, where: str) -> None:
+    """Refuse floats that no bytes can have been scaled to, and bytes that were only divided by 255."""
+    lowest, highest = about.scaled_bytes
+    if low < lowest - 0.01 or high > highest + 0.01:
+        way_out = ": x.astype('uint8')" if low >= 0 and 1 < high <= 255 else ""
         raise DataError(
-            f"{where} from {float(scaled.min()):.3g} to {float(scaled.max()):.3g}, but the task was learnt from bytes, "
-            f"which are {low:.3g} to {high:.3g} once scaled; give uint8, and they are scaled here"
+            f"{where} from {low:.3g} to {high:.3g}, but the task was learnt from bytes, "
+            f"which are {lowest:.3g} to {highest:.3g} once scaled; give uint8, and they are scaled here{way_out}"
         )
+    # Scaling moves numbers off the 256 levels, unless there is one number only, or nothing to scale.
+    if 0 <= low < high <= 1 and (lowest, highest) != (0, 1):
+        levels = inputs * 255
+        if bool((levels - levels.round()).abs().max() < 1e-3):
+            raise DataError(
+                f"{where} from {low:.3g} to {high:.3g} are bytes divided by 255, but the task scales its bytes to "
+                f"{lowest:.3g} to {highest:.3g}; give uint8, and they are scaled here: "
+                "(255 * x).round().astype('uint8')"
+            )
 
 
 def _as_tensor(values: Tensor | NDArray[Any], where: str) -> Tensor:

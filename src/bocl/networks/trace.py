@@ -7,8 +7,11 @@ What cannot be traced or grown is refused with the name of the module and the re
 from __future__ import annotations
 
 import operator
+import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +21,7 @@ from torch import fx, nn
 from bocl.errors import NetworkError
 from bocl.networks import functions
 from bocl.networks.graph import Add, Function, Graph, Group, Layer, Norm, Source, Step
+from bocl.networks.ignored import check_nothing_lost, warn_of_ignored
 
 #: Functions by what calls them: F.relu, torch.relu, x.relu().
 _CALLS: dict[Any, str] = {
@@ -25,6 +29,7 @@ _CALLS: dict[Any, str] = {
     **{torch.relu: "relu", torch.tanh: "tanh", torch.sigmoid: "sigmoid"},
     **{"relu": "relu", "relu_": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "contiguous": "identity"},
 }
+_TORCH = Path(torch.__file__).parent
 _ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
 _NOT_KEPT = ("divisor_override", "return_indices")  # arguments of pools that change what they compute
 
@@ -45,18 +50,42 @@ def trace(module: nn.Module) -> Graph:
 
     Raises:
         NetworkError: naming the module and the reason, when it cannot be traced or grown.
+
+    Warns:
+        NetworkWarning: naming what the module holds that no learner keeps: its weights, frozen flags, other types.
     """
     if not isinstance(module, nn.Module):
         raise NetworkError(f"a network must be an nn.Module, not {type(module).__name__}: {module!r}")
+    check_nothing_lost(module)
     try:
-        traced = fx.symbolic_trace(module)
+        tracer = _Tracer()
+        steps = tracer.trace(module)
     except Exception as error:  # fx reports control flow on values as many kinds of exception
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise NetworkError(
             f"{type(module).__name__} cannot be traced: {reason} "
             "(its forward must be the same for every input: no branches or loops on tensor values)"
         ) from error
-    return _Tracing(traced).graph()
+    graph = _Tracing(fx.GraphModule(tracer.root, steps)).graph()
+    warn_of_ignored(module)
+    return graph
+
+
+class _Tracer(fx.Tracer):
+    """Notes for every call of a function or method where it stands; a module has a name already."""
+
+    def create_node(self, kind: str, *arguments: Any, **others: Any) -> fx.Node:
+        """Make a node with its ``line``: ``" (net.py, line 12)"``."""
+        node = super().create_node(kind, *arguments, **others)
+        if kind in ("call_function", "call_method"):
+            for frame, line in traceback.walk_stack(sys._getframe(1)):
+                file = Path(frame.f_code.co_filename)
+                if file == Path(__file__):
+                    break  # a forward of PyTorch's own, such as that of nn.Sequential
+                if not file.is_relative_to(_TORCH):
+                    node.meta["line"] = f" ({file.name}, line {line})"
+                    break
+        return node
 
 
 class _Tracing:
@@ -101,7 +130,10 @@ class _Tracing:
                     f"'{node.target}' is a parameter or buffer used directly; only the weights of layers can grow"
                 )
             elif node.op != "placeholder" and not self._is_size(node):
-                self._follow(node)
+                try:
+                    self._follow(node)
+                except NetworkError as error:
+                    raise NetworkError(f"{error}{node.meta.get('line', '')}") from error
         return self._numbered()
 
     def _is_size(self, node: fx.Node) -> bool:
@@ -284,6 +316,11 @@ class _Tracing:
         start, end = given.get("start_dim", 0), given.get("end_dim", -1)
         if module is not None:
             start, end = module.start_dim, module.end_dim
+        if (start, end) == (2, -1):
+            raise NetworkError(
+                f"'{name}' flattens dimensions 2 … -1, which makes a sequence, as attention reads it, and attention "
+                "cannot be grown; use flatten(1), or a mean over space, and linear layers after it"
+            )
         if (start, end) != (1, -1):
             raise NetworkError(f"'{name}' flattens dimensions {start} … {end}; use 1 … -1, so that samples stay apart")
         self._apply(node, name, "flatten", {}, value)

@@ -47,7 +47,7 @@ def checked_samples(
     kinds  what the classes of the training samples are called; if left out, these are training samples
     """
     checked_inputs = _checked_inputs(inputs, where)
-    names = _checked_labels(labels, len(checked_inputs), where)
+    names = checked_labels(labels, len(checked_inputs), where)
     kinds = kinds or kinds_of(names)
     return Samples(checked_inputs, numbered(names, kinds, where)), kinds
 
@@ -110,6 +110,8 @@ def as_array(values: Any, where: str) -> NDArray[Any]:
         values = values.detach().cpu()
         # numpy has no bfloat16
         return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())
+    if hasattr(values, "toarray"):  # of scipy; numpy would take the whole matrix for one object
+        raise DataError(f"{where} are a sparse matrix; give X.toarray()")
     if isinstance(values, np.ma.MaskedArray):
         raise DataError(f"{where} are a masked array; fill in what is masked first, for instance with X.filled(0)")
     try:
@@ -136,8 +138,6 @@ def check_tensor(tensor: Tensor, where: str) -> None:
 
 
 def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
-    if hasattr(inputs, "toarray"):  # of scipy; numpy would take the whole matrix for one object
-        raise DataError(f"{where}: samples are a sparse matrix; give X.toarray()")
     array = as_array(inputs, f"{where}: samples")
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where}: samples of type {array.dtype} are not numbers; convert them to float32 or uint8")
@@ -166,7 +166,8 @@ def _checked_inputs(inputs: Any, where: str) -> NDArray[Any]:
     return floats
 
 
-def _checked_labels(labels: Any, samples: int, where: str) -> list[Label]:
+def checked_labels(labels: Any, samples: int, where: str) -> list[Label]:
+    """Turn a user's labels, one for each of so many samples, into Python objects."""
     if isinstance(labels, list) and any(isinstance(label, tuple | str) for label in labels):
         # numpy would make two dimensions of a list of tuples, and strings of numbers next to strings.
         array = np.empty(len(labels), dtype=object)

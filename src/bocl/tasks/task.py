@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +10,34 @@ from torch import Tensor
 
 from bocl.tasks.labels import Label
 
-Scaling = Callable[[Tensor], Tensor]
+
+class Scaling:
+    """Turns raw samples into what a network sees: (raw - mean)/std, and (raw/255 - mean)/std of bytes.
+
+    mean, std  one value per feature of a vector or channel of an image, or a single value for all
+    shape      of one sample
+    """
+
+    def __init__(
+        self,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        shape: tuple[int, ...],
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self._dtype = dtype
+        self._plain = mean == (0.0,) and std == (1.0,)
+        self._mean, self._std = (
+            torch.tensor(values, dtype=dtype, device=device).reshape(-1, *(1,) * (len(shape) - 1))
+            for values in (mean, std)
+        )
+
+    def __call__(self, raw: Tensor) -> Tensor:
+        """Scale samples (n, *shape) on the device; bytes are divided by 255 first."""
+        if raw.dtype == torch.uint8:
+            return raw.to(self._dtype).div_(255).sub_(self._mean).div_(self._std)
+        return raw.to(self._dtype) if self._plain else (raw.to(self._dtype) - self._mean).div_(self._std)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +64,7 @@ class Split:
 
     def scaling(self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Scaling:
         """Return the function that turns raw samples on the device into what a network sees."""
-        in_bytes = self.raw.dtype == torch.uint8
-        if not in_bytes and self.mean == (0.0,) and self.std == (1.0,):
-            return lambda raw: raw.to(dtype)
-        shape = (-1,) + (1,) * (self.raw.dim() - 2)
-        mean = torch.tensor(self.mean, dtype=dtype, device=device).reshape(shape)
-        std = torch.tensor(self.std, dtype=dtype, device=device).reshape(shape)
-        if in_bytes:
-            return lambda raw: raw.to(dtype).div_(255).sub_(mean).div_(std)
-        return lambda raw: (raw.to(dtype) - mean).div_(std)
+        return Scaling(self.mean, self.std, tuple(self.raw.shape[1:]), device, dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,11 +16,21 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     known = re.fullmatch("cpu(:0+)?|cuda(:(?P<number>[0-9]{1,9}))?", str(name))
     if known is None:
-        raise DeviceError(f"unknown device '{name}'; use auto, cpu, cuda or cuda:N")
+        raise DeviceError(f"unknown device '{name}'; use auto, cpu, cuda or cuda:N ({_sees(_gpus())})")
     if known[0].startswith("cpu"):
         return torch.device("cpu")
-    present = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    present = _gpus()
     if int(known["number"] or 0) >= present:
-        seen = counted(present, "GPU")
-        raise DeviceError(f"device '{name}' was asked for, but PyTorch sees {seen}; use --device cpu")
+        raise DeviceError(
+            f"device '{name}' was asked for, but {_sees(present)}; use --device cpu, or device='cpu' in the library"
+        )
     return torch.device(known[0])
+
+
+def _gpus() -> int:
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _sees(present: int) -> str:
+    last = f", the last of them cuda:{present - 1}" if present else ""
+    return f"PyTorch sees {counted(present, 'GPU')}{last}"
