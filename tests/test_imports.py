@@ -4,8 +4,9 @@
         │
         ├──▶ tasks ──▶ training ──┐               ┌──▶ experiment ──┐
         ├──▶ networks ────────────┼──▶ methods ───┤                 ├──▶ cli ──▶ __main__
-        └──▶ records ──▶ search ──┘               └──▶ benchmarks ──┤
-                └──▶ report ────────────────────────────────────────┘
+        └──▶ records ─┬▶ search ──┤               └──▶ benchmarks ──┤
+                      ├▶ progress ┘                                 │
+                      └▶ report ────────────────────────────────────┘
 
 Beside experiment and benchmarks stands sklearn, which nobody imports.
 
@@ -45,12 +46,13 @@ ARROWS = {
     "networks": "checks errors seeding settings widths wording",
     "records": "checks errors method_table settings widths wording",
     "training": "checks errors seeding tasks wording",
+    "progress": "errors method_table records widths wording",
     "report": "method_table records wording",
     "search": "checks errors records seeding widths",
-    "methods": "checks errors method_table networks records search seeding settings tasks training widths wording",
+    "methods": "checks errors method_table networks progress records search seeding settings tasks training widths wording",  # noqa: E501
     "benchmarks": "methods networks training widths wording",
-    "experiment": "checks errors method_table methods networks presets records search seeding settings tasks training version widths wording",  # noqa: E501
-    "cli": "benchmarks errors experiment method_table methods presets records report search settings tasks training version widths wording",  # noqa: E501
+    "experiment": "checks errors method_table methods networks presets progress records search seeding settings tasks training version widths wording",  # noqa: E501
+    "cli": "benchmarks errors experiment method_table methods presets progress records report search settings tasks training version wording",  # noqa: E501
     "__main__": "cli",
     "sklearn": "checks errors methods networks search tasks training",
 }
@@ -67,6 +69,7 @@ WITHOUT_TORCH = {
     "widths",
     "wording",
     "records",
+    "progress",
     "report",
 }
 TORCH = {"torch", "botorch", "gpytorch", "linear_operator", "safetensors.torch"}
@@ -235,11 +238,11 @@ def test_what_follows_the_arrows_passes(tmp_path, place, code):
     assert breaches(tmp_path) == []
 
 
-def test_records_and_report_load_without_torch():
+def test_records_progress_and_report_load_without_torch():
     """What the source says, at run time: nothing they import brings torch in by a side door."""
     modules = [
         ".".join(("bocl", *path.relative_to(SOURCE).with_suffix("").parts))
-        for room in ("records", "report")
+        for room in ("records", "progress", "report")
         for path in sorted((SOURCE / room).glob("*.py"))
         if path.stem != "__init__"
     ]

@@ -41,6 +41,13 @@ from bocl.networks.architectures import mlp as mlp
 from bocl.networks.architectures import resnet as resnet
 from bocl.networks.growth import GrowthSettings as GrowthSettings
 from bocl.networks.trace import trace as trace
+from bocl.records.events import EpochDone as EpochDone
+from bocl.records.events import OutOfMemory as OutOfMemory
+from bocl.records.events import RoundStarted as RoundStarted
+from bocl.records.events import TaskDone as TaskDone
+from bocl.records.events import TaskStarted as TaskStarted
+from bocl.records.events import TrialDone as TrialDone
+from bocl.records.record import TaskRecord as TaskRecord
 from bocl.records.record import Trial as Trial
 from bocl.records.summary import summarise as summarise
 from bocl.search.problem import Problem as Problem
