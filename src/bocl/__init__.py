@@ -57,6 +57,7 @@ _HOME = {
     "bocl.tasks.permuted": ("permuted_digits", "permuted_mnist"),
     "bocl.tasks.split": ("split_cifar100",),
     "bocl.tasks.task": ("Split", "Task", "TaskStream"),
+    "bocl.tracking.track": ("track",),
     "bocl.training.recipe": ("Recipe",),
 }
 

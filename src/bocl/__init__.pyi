@@ -61,5 +61,6 @@ from bocl.tasks.split import split_cifar100 as split_cifar100
 from bocl.tasks.task import Split as Split
 from bocl.tasks.task import Task as Task
 from bocl.tasks.task import TaskStream as TaskStream
+from bocl.tracking.track import track as track
 from bocl.training.recipe import Recipe as Recipe
 from bocl.version import __version__ as __version__

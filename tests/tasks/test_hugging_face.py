@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bocl.errors import DataError
+from bocl.errors import InputError
 from bocl.tasks.entries import find_entry, read_entry, read_inputs
 
 needs_datasets = pytest.mark.extras("datasets")
@@ -42,7 +42,7 @@ def png(pixels: np.ndarray, kind: str = "PNG") -> dict[str, bytes | None]:
 
 
 def refusal(folder: Path, label: str | None = None) -> str:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(InputError) as caught:
         read_entry(find_entry(folder), label)
     message = str(caught.value)
     assert "\n" not in message

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bocl.errors import DataError
+from bocl.errors import DataError, InputError
 from bocl.tasks import pictures
 from bocl.tasks.entries import find_entry, read_entry, read_inputs
 
@@ -30,7 +30,7 @@ def read(folder: Path):
 
 
 def refusal(folder: Path) -> str:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(InputError) as caught:
         read(folder)
     message = str(caught.value)
     assert "\n" not in message

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bocl.errors import DataError
+from bocl.errors import InputError
 from bocl.tasks import tables
 from bocl.tasks.entries import find_entry, read_entry, read_inputs
 
@@ -26,7 +26,7 @@ def parquet(path: Path, **columns) -> Path:
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(InputError) as caught:
         read_entry(find_entry(path))
     message = str(caught.value)
     assert "\n" not in message

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bocl.errors import DataError, did_you_mean
-from bocl.tasks.extras import needed
+from bocl.extras import needed
 from bocl.tasks.own import PARTS, Pair, Parts
 from bocl.tasks.pictures import read_pictures
 

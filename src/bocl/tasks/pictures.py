@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bocl.checks import exceeds_memory
 from bocl.errors import DataError
-from bocl.tasks.extras import needed
+from bocl.extras import needed
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 # Whatever a file is called, Pillow goes by its content, and it runs another program for some formats.

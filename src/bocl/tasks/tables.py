@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bocl.checks import exceeds_memory
 from bocl.errors import DataError, did_you_mean
-from bocl.tasks.extras import needed
+from bocl.extras import needed
 from bocl.wording import shown
 
 LABEL = "label"  # the column, unless another is named
