@@ -54,7 +54,10 @@ torture: $(READY)  ## kills, damages, full disks, crashes in a row: an hour, and
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
-.PHONY: test-gpu dist lock
+.PHONY: test-extras test-gpu dist lock
+
+test-extras: .venv-extras/.ready  ## the tests that need large extras for users: pyarrow, datasets, TensorBoard, MLflow
+	.venv-extras/bin/python -m pytest -m extras -n 0
 
 test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
 	$(BIN)/pytest -m gpu -n 0
@@ -67,7 +70,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-extras
 
 lock:  ## pin what is installed here, with hashes; needs uv; UPGRADE="--upgrade-package numpy" takes a newer one
 	$(PYTHON) .ci/lock.py $(UPGRADE)
@@ -83,3 +86,12 @@ $(READY): pyproject.toml $(wildcard requirements/*)
 	$(PIP) install --no-deps --no-build-isolation -e .
 	$(PIP) check
 	touch $(READY)
+
+# An environment of its own, which finds everything else in the first: what others need not have is not in their way.
+.venv-extras/.ready: $(READY)
+	$(PYTHON) -m venv --without-pip .venv-extras
+	place=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	echo "import site; site.addsitedir('$$place')" > $$(echo .venv-extras/lib/python3*/site-packages)/main.pth
+	$(PIP) --python .venv-extras install --require-hashes --only-binary :all: --no-deps -r requirements/extras.txt
+	$(PIP) --python .venv-extras check
+	touch .venv-extras/.ready

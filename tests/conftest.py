@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ from gpu_record import GpuTests
 def pytest_configure(config: pytest.Config) -> None:
     """Look after the tests that need a GPU."""
     config.pluginmanager.register(GpuTests())
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose extras are not installed; where all of these tests are asked for, it fails."""
+    for marker in item.iter_markers("extras"):
+        missing = [module for module in marker.args if find_spec(module) is None]
+        if missing:
+            told = pytest.fail if item.config.option.markexpr == "extras" else pytest.skip
+            told(f"{', '.join(missing)} is not installed; make test-extras installs it")
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,12 @@
 """The arrows between the rooms, read from the source: right may import left, never the reverse.
 
-    errors, wording, checks, settings, seeding, widths, version, method_table, presets
+    errors, wording, checks, extras, settings, seeding, widths, version, method_table, presets
         │
         ├──▶ tasks ──▶ training ──┐               ┌──▶ experiment ──┐
         ├──▶ networks ────────────┼──▶ methods ───┤                 ├──▶ cli ──▶ __main__
-        └──▶ records ──▶ search ──┘               └──▶ benchmarks ──┤
-                └──▶ report ────────────────────────────────────────┘
+        └──▶ records ─┬▶ search ──┤               └──▶ benchmarks ──┤
+                      ├▶ progress ┘                                 │
+                      └▶ report, tracking ──────────────────────────┘
 
 Beside experiment and benchmarks stands sklearn, which nobody imports.
 
@@ -40,17 +41,20 @@ ARROWS = {
     "widths": "",
     "__init__": "method_table version",
     "checks": "errors wording",
+    "extras": "errors",
     "settings": "checks errors wording",
-    "tasks": "checks errors seeding wording",
+    "tasks": "checks errors extras seeding wording",
     "networks": "checks errors seeding settings widths wording",
     "records": "checks errors method_table settings widths wording",
     "training": "checks errors seeding tasks wording",
+    "progress": "errors method_table records widths wording",
     "report": "method_table records wording",
+    "tracking": "errors extras records",
     "search": "checks errors records seeding widths",
-    "methods": "checks errors method_table networks records search seeding settings tasks training widths wording",
+    "methods": "checks errors method_table networks progress records search seeding settings tasks training widths wording",  # noqa: E501
     "benchmarks": "methods networks tasks training widths wording",
-    "experiment": "checks errors method_table methods networks presets records search seeding settings tasks training version widths wording",  # noqa: E501
-    "cli": "benchmarks errors experiment method_table methods presets records report search settings tasks training version widths wording",  # noqa: E501
+    "experiment": "checks errors method_table methods networks presets progress records search seeding settings tasks training version widths wording",  # noqa: E501
+    "cli": "benchmarks errors experiment method_table methods presets progress records report search settings tasks tracking training version wording",  # noqa: E501
     "__main__": "cli",
     "sklearn": "checks errors methods networks search tasks training",
 }
@@ -59,6 +63,7 @@ ALLOWED = {room: set(rooms.split()) for room, rooms in ARROWS.items()}
 # Rooms that run where no torch is: a report is made from records alone.
 WITHOUT_TORCH = {
     "errors",
+    "extras",
     "checks",
     "method_table",
     "seeding",
@@ -67,7 +72,9 @@ WITHOUT_TORCH = {
     "widths",
     "wording",
     "records",
+    "progress",
     "report",
+    "tracking",
 }
 TORCH = {"torch", "botorch", "gpytorch", "linear_operator", "safetensors.torch"}
 
@@ -235,11 +242,11 @@ def test_what_follows_the_arrows_passes(tmp_path, place, code):
     assert breaches(tmp_path) == []
 
 
-def test_records_and_report_load_without_torch():
+def test_what_reads_records_loads_without_torch():
     """What the source says, at run time: nothing they import brings torch in by a side door."""
     modules = [
         ".".join(("bocl", *path.relative_to(SOURCE).with_suffix("").parts))
-        for room in ("records", "report")
+        for room in ("records", "progress", "report", "tracking")
         for path in sorted((SOURCE / room).glob("*.py"))
         if path.stem != "__init__"
     ]

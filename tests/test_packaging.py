@@ -21,8 +21,13 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CORE = [Requirement(line) for line in PROJECT["dependencies"]]
 EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
-LOCKS = {name: (ROOT / "requirements" / f"{name}.txt").read_text() for name in ("common", "cuda", "cpu")}
-DISTRIBUTION_OF = {"sklearn": "scikit-learn"}  # module → what is installed, where the names differ
+LOCKS = {name: (ROOT / "requirements" / f"{name}.txt").read_text() for name in ("common", "cuda", "cpu", "extras")}
+USUAL = runpy.run_path(str(ROOT / ".ci" / "lock.py"))["USUAL"]  # the extras that make installs
+DISTRIBUTION_OF = {
+    "sklearn": "scikit-learn",
+    "PIL": "pillow",
+    "mlflow": "mlflow-skinny",
+}  # module → what is installed, where the names differ
 COMES_WITH = {"pydantic_core": "pydantic", "triton": "torch"}  # module → what always brings it along
 
 
@@ -57,7 +62,13 @@ def test_every_module_the_library_imports_is_a_requirement():
 
 
 @pytest.mark.parametrize(
-    ("folder", "extras"), [("tests", ["dev"]), ("examples", []), ("replication", ["replication"]), (".ci", ["dev"])]
+    ("folder", "extras"),
+    [
+        ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow"]),
+        ("examples", []),
+        ("replication", ["replication"]),
+        (".ci", ["dev"]),
+    ],
 )
 def test_every_module_imported_elsewhere_is_in_an_extra(folder, extras):
     assert undeclared(ROOT / folder, CORE + [requirement for extra in extras for requirement in EXTRAS[extra]]) == []
@@ -74,7 +85,8 @@ def test_an_undeclared_import_would_be_found():
 
 
 def test_every_requirement_has_an_upper_bound():
-    unbounded = [str(each) for each in CORE if not any(bound.operator == "<" for bound in each.specifier)]
+    users = [each for extra in EXTRAS.keys() - {"dev", "docs"} for each in EXTRAS[extra]]
+    unbounded = [str(each) for each in CORE + users if not any(bound.operator == "<" for bound in each.specifier)]
     assert unbounded == []
 
 
@@ -114,7 +126,7 @@ def brought_along(requirements: list[Requirement]) -> set[str]:
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])
 def test_the_lock_keeps_to_the_bounds(build):
-    pinned = pins("common", build)
+    pinned = pins("common", build, "extras")
     for requirement in [*CORE, *(each for extra in EXTRAS.values() for each in extra)]:
         found = pinned.get(canonicalize_name(requirement.name))
         assert found is not None, f"{requirement.name} is not locked; make lock does it"
@@ -132,7 +144,7 @@ def test_everything_in_a_lock_has_its_hashes(lock):
 
 
 def test_the_lock_is_all_that_is_needed_and_nothing_else():
-    needed = brought_along([*CORE, *(each for extra in EXTRAS.values() for each in extra)])
+    needed = brought_along([*CORE, *(each for extra in USUAL for each in EXTRAS[extra])])
     build = "cuda" if any(name.startswith("nvidia-") for name in needed) else "cpu"
     common, whole = (
         {name for name, found in pins(*locks).items() if any(map(applies, found))}
@@ -143,6 +155,15 @@ def test_the_lock_is_all_that_is_needed_and_nothing_else():
         assert common - needed == set()
 
 
+@pytest.mark.extras("pyarrow", "datasets", "tensorboard", "mlflow")
+def test_the_lock_of_the_extras_is_all_that_is_needed_besides_and_nothing_else():
+    usual, needed = (
+        brought_along([*CORE, *(each for extra in extras for each in EXTRAS[extra])]) for extras in (USUAL, EXTRAS)
+    )
+    locked = {name for name, found in pins("extras").items() if any(map(applies, found))}
+    assert locked == needed - usual
+
+
 @pytest.mark.parametrize("path", ["Makefile", ".ci/run", ".ci/check_dist.py"])
 def test_nothing_is_installed_unless_its_hash_is_locked(path):
     installs = re.findall(r"(?i).*\bpip\b.*\binstall\b.*", (ROOT / path).read_text())
@@ -151,7 +172,7 @@ def test_nothing_is_installed_unless_its_hash_is_locked(path):
 
 
 def test_the_versions_for_others_are_those_of_the_lock():
-    ours = {str(pin) for found in pins("common", "cuda").values() for pin in found}
+    ours = {str(pin) for found in pins("common", "cuda", "extras").values() for pin in found}
     theirs = {str(Requirement(line)) for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"}
     assert theirs == ours
 

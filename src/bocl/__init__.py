@@ -41,7 +41,15 @@ _HOME = {
     "bocl.networks.architectures": ("convnet", "lenet", "mlp", "resnet"),
     "bocl.networks.growth": ("GrowthSettings",),
     "bocl.networks.trace": ("trace",),
-    "bocl.records.record": ("Trial",),
+    "bocl.records.events": (
+        "EpochDone",
+        "OutOfMemory",
+        "RoundStarted",
+        "TaskDone",
+        "TaskStarted",
+        "TrialDone",
+    ),
+    "bocl.records.record": ("TaskRecord", "Trial"),
     "bocl.records.summary": ("summarise",),
     "bocl.search.problem": ("Problem", "Searcher"),
     "bocl.search.settings": ("SearchSettings",),
@@ -50,6 +58,7 @@ _HOME = {
     "bocl.tasks.permuted": ("permuted_digits", "permuted_mnist"),
     "bocl.tasks.split": ("split_cifar100",),
     "bocl.tasks.task": ("Split", "Task", "TaskStream"),
+    "bocl.tracking.track": ("track",),
     "bocl.training.recipe": ("Recipe",),
 }
 

@@ -42,6 +42,13 @@ from bocl.networks.architectures import mlp as mlp
 from bocl.networks.architectures import resnet as resnet
 from bocl.networks.growth import GrowthSettings as GrowthSettings
 from bocl.networks.trace import trace as trace
+from bocl.records.events import EpochDone as EpochDone
+from bocl.records.events import OutOfMemory as OutOfMemory
+from bocl.records.events import RoundStarted as RoundStarted
+from bocl.records.events import TaskDone as TaskDone
+from bocl.records.events import TaskStarted as TaskStarted
+from bocl.records.events import TrialDone as TrialDone
+from bocl.records.record import TaskRecord as TaskRecord
 from bocl.records.record import Trial as Trial
 from bocl.records.summary import summarise as summarise
 from bocl.search.problem import Problem as Problem
@@ -55,5 +62,6 @@ from bocl.tasks.split import split_cifar100 as split_cifar100
 from bocl.tasks.task import Split as Split
 from bocl.tasks.task import Task as Task
 from bocl.tasks.task import TaskStream as TaskStream
+from bocl.tracking.track import track as track
 from bocl.training.recipe import Recipe as Recipe
 from bocl.version import __version__ as __version__

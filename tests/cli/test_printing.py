@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import bocl.cli.printing
-from bocl.cli.display import Display
-from bocl.experiment.config import Config
+from bocl.progress.display import Display
 from bocl.records.events import TaskStarted
 from bocl.records.journal import BEGINNING, encode, read
 
@@ -89,7 +88,7 @@ def test_an_audit_that_succeeds_prints_its_folder_so_too(bocl, tmp_path):
 
 
 def test_a_run_shows_its_folder_and_tasks_so(capsys):
-    with Display() as display, display.watch(Config(), Path(f"a{STEERS}")) as callback:
+    with Display() as display, display.watch("bocl", 0, "digits", Path(f"a{STEERS}")) as callback:
         callback(TaskStarted(0, 5, HOSTILE))
         display.say(f"task {HOSTILE}")
     check_printable(capsys.readouterr().err)

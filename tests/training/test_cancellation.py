@@ -15,7 +15,7 @@ from bocl.training.trainer import train
 def test_it_ends_after_the_epoch_in_which_it_was_told():
     stop, epochs = threading.Event(), []
 
-    def tell(done, _total):
+    def tell(done, *_facts):
         epochs.append(done)
         if done == 2:
             stop.set()

@@ -185,7 +185,7 @@ def test_a_proximal_hook_may_change_the_weights_after_each_step():
     assert state_of(network)["head/weight"].abs().max() <= 0.01
 
 
-def test_every_epoch_is_told_the_one_that_stops_early_too():
+def test_every_epoch_is_told_with_its_loss_and_accuracy_the_one_that_stops_early_too():
     told = []
     recipe = Recipe("sgd", learning_rate=1.0, weight_decay=0.0, momentum=0.0, epochs=9, patience=2)
     network = Scripted([[5], [4], [4], [9], [9], [9], [9], [9], [9]])
@@ -197,8 +197,18 @@ def test_every_epoch_is_told_the_one_that_stops_early_too():
         hooks=Hooks(adjust_gradients=count_epochs),
         on_epoch=lambda *e: told.append(e),
     )
-    assert told == [(1, 9), (2, 9), (3, 9)]
+    assert [(done, total) for done, total, _, _ in told] == [(1, 9), (2, 9), (3, 9)]
     assert fit.epochs == 3
+    assert [accuracies for *_, accuracies in told] == [(0.5,), (0.4,), (0.4,)]
+    assert told[-1][2] == (fit.loss,)
+
+
+def test_without_patience_an_epoch_is_told_without_an_accuracy():
+    told = []
+    fits = train(children(), [easy_task()], Recipe(epochs=2), seed=0, on_epoch=lambda *e: told.append(e))
+    assert [accuracies for *_, accuracies in told] == [(), ()]
+    assert told[-1][2] == tuple(fit.loss for fit in fits)
+    assert told[0][2] != told[1][2]
 
 
 # -- early stopping --------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ def learn_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Learn one more task; run the same command again to resume. Data stays where it is."""
-    from bocl.cli.display import Display
     from bocl.cli.printing import print_json, warn
     from bocl.cli.tables import print_runs
     from bocl.experiment.open_run import open_from_overrides
@@ -39,8 +38,8 @@ def learn_command(
     given = [f"{key}={value}" for key, value in short.items() if value is not None]
     opened = open_from_overrides(run, [*given, *(overrides or [])], device=device)
     try:
-        with stopping_on_terminate(), Display() as display, display.watch(opened.config, opened.folder) as callback:
-            opened.learn_file(task, name, callback)
+        with stopping_on_terminate():
+            opened.learn_file(task, name, verbose=True)
     except KeyboardInterrupt as stop:
         warn("stopped; run the same command again to resume after the last finished round")
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None

@@ -22,6 +22,7 @@ from bocl.cli.run import run_command
 from bocl.cli.show import show_command
 from bocl.cli.study import study_command
 from bocl.cli.tasks import tasks_command
+from bocl.cli.track import track_command
 from bocl.cli.trials import trials_command
 from bocl.cli.validate import validate_command
 from bocl.errors import BoclError, InputError
@@ -46,6 +47,7 @@ app.command("pareto")(pareto_command)
 app.command("pick")(pick_command)
 app.command("audit")(audit_command)
 app.command("report")(report_command)
+app.command("track")(track_command)
 app.command("list")(list_command)
 app.command("trials")(trials_command)
 app.command("validate")(validate_command)

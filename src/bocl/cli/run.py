@@ -46,11 +46,11 @@ def run_command(
     A config is code: the function that it names as its network is imported and called.
     """
     from bocl.cli.comma_lists import parse_methods, parse_seeds
-    from bocl.cli.display import Display
     from bocl.cli.printing import print_json, warn
     from bocl.cli.tables import print_runs
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid
+    from bocl.progress.display import Display
     from bocl.records.interrupts import Terminated, stopping_on_terminate, terminate_when_input_ends
     from bocl.records.summary import summarise
     from bocl.wording import counted
@@ -76,7 +76,7 @@ def run_command(
                 grid,
                 device=device,
                 data=data,
-                watch=display.watch,
+                watch=lambda one, place: display.watch(one.method, one.seed, one.stream.name, place),
                 audit=audit,
                 at_once=at_once,
                 shares_device=shares_device,

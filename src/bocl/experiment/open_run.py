@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from bocl.methods.saving import load
 from bocl.methods.seen import SeenTask
 from bocl.networks.graph import Graph
 from bocl.networks.trace import trace
-from bocl.records.events import Callback, ignore_events
+from bocl.progress.display import Display
+from bocl.records.events import Callback, ignore_events, in_turn
 from bocl.records.journal import read
 from bocl.records.record import GivenTask, TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog
@@ -56,10 +58,13 @@ class OpenRun:
         self._graph, self._device = graph, device
         self._loaded: tuple[int, Learner] | None = None
 
-    def learn(self, tasks: TaskStream, callback: Callback = ignore_events) -> list[TaskRecord]:
+    def learn(
+        self, tasks: TaskStream, callback: Callback = ignore_events, *, verbose: bool = False
+    ) -> list[TaskRecord]:
         """Learn every task of a stream that is not learnt yet, and return the records of all tasks.
 
-        An interrupted task is resumed by the same call. A task keeps its name: other samples need another.
+        An interrupted task is resumed by the same call. A task keeps its name: other samples need another. ``callback``
+        and ``verbose`` are those of ``Learner.learn``.
         """
         if isinstance(tasks, Task) or not hasattr(tasks, "test_split"):
             raise InputError(
@@ -73,24 +78,31 @@ class OpenRun:
             if known.get(task.name) == sha256:
                 continue
             given = (*self._given(), GivenTask(task.name, "", sha256))
-            self._learn(Tasks(_LastTask(task, tasks.test_split(index), given), given, open_ended=True), callback)
+            self._learn(
+                Tasks(_LastTask(task, tasks.test_split(index), given), given, open_ended=True), callback, verbose
+            )
         return self.records
 
     def learn_file(
-        self, path: str | Path, name: str | None = None, callback: Callback = ignore_events
+        self, path: str | Path, name: str | None = None, callback: Callback = ignore_events, *, verbose: bool = False
     ) -> list[TaskRecord]:
         """Learn one more task from a file or folder (``tasks/entries.py``), named after it unless told otherwise."""
         entries = [Entry(each.name, Path(each.place), each.sha256) for each in self._given()]
         stream = stream_of_entries(self.config, [*entries, find_entry(path, name)])
-        self._learn(Tasks(stream, given_tasks(stream), open_ended=True), callback)
+        self._learn(Tasks(stream, given_tasks(stream), open_ended=True), callback, verbose)
         return self.records
 
-    def _learn(self, tasks: Tasks, callback: Callback) -> None:
+    def _learn(self, tasks: Tasks, callback: Callback, verbose: bool) -> None:
         new = tasks.given[-1]
         if any(each.name == new.name for each in tasks.given[:-1]):
             raise DataError(f"{self.folder} has learnt a task '{new.name}' already; give this one another name")
         learner = self._fresh(tasks.stream)  # which settles the network of a new run
-        run_tasks(self.config, self.folder, learner, tasks, callback=callback)
+        with ExitStack() as shown:
+            if verbose:
+                display = shown.enter_context(Display())
+                names = self.config.method, self.config.seed, self.config.stream.name, self.folder
+                callback = in_turn(shown.enter_context(display.watch(*names)), callback)
+            run_tasks(self.config, self.folder, learner, tasks, callback=callback)
 
     def _fresh(self, stream: TaskStream) -> Learner:
         """Return a learner ready for its first task; a run restores it to where its last task left it."""

@@ -132,7 +132,7 @@ class Candidates:
             self.effort += child.fit.effort
         if trials:
             for number, trial in enumerate(self.trials[first:], start=first):
-                self._callback(TrialDone(number, trial))
+                self._callback(TrialDone(number, trial, self.trained[trial.widths].fit.loss))
         return self.trials[first:]
 
     def winner(self, searcher: Searcher) -> TrainedChild:

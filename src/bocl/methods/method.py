@@ -8,6 +8,7 @@ no other room needs to know which method it is. A method counts tasks in the ord
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -30,7 +31,7 @@ from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Shapes
 from bocl.networks.trace import trace
-from bocl.records.events import Callback, ignore_events
+from bocl.records.events import Callback, TaskStarted, ignore_events, in_turn
 from bocl.records.interrupts import held_back
 from bocl.records.record import Diagnostics, Trial
 from bocl.tasks.labels import Label
@@ -42,7 +43,7 @@ from bocl.training.recipe import Recipe
 from bocl.training.surroundings import usual_surroundings
 from bocl.training.trainer import Effort
 from bocl.widths import Widths
-from bocl.wording import counted, shown
+from bocl.wording import counted, percent, shown
 
 EXTRA = "memory/"  # begins the saved names of tensors that a method keeps besides its network
 
@@ -129,12 +130,22 @@ class Learner:
         self.device = resolve_device(device)
         self.seen: list[SeenTask] = []
 
-    def learn(self, task: Task, callback: Callback = ignore_events, *, trainer: RoundTrainer | None = None) -> Learned:
+    def learn(
+        self,
+        task: Task,
+        callback: Callback = ignore_events,
+        *,
+        trainer: RoundTrainer | None = None,
+        verbose: bool = False,
+    ) -> Learned:
         """Learn one more task.
 
         callback  is called with every event, so that a person can watch; results never depend on it
         trainer   trains the rounds of methods that grow children, instead of this process
+        verbose   whether progress is shown on standard error, as the command line shows it
         """
+        if verbose:
+            return self._learn_shown(task, callback, trainer)
         listener = Listener(callback)
         with self._all_or_nothing(), usual_surroundings(), out_of_memory_explained(self.if_out_of_memory, listener):
             check_task(self.graph, task, self.seen)
@@ -142,6 +153,19 @@ class Learner:
             data = task_to_device(task, len(self.seen), self.device)
             learned = self._learn(task, data, listener, trainer or LocalTrainer())
             self.seen.append(SeenTask.of(task))
+        return learned
+
+    def _learn_shown(self, task: Task, callback: Callback, trainer: RoundTrainer | None) -> Learned:
+        from bocl.progress.display import Display, task_line
+
+        began = time.perf_counter()
+        with Display() as display, display.watch(self.name, self.seed) as show:
+            started = TaskStarted(len(self.seen), len(self.seen) + 1, getattr(task, "name", ""))
+            show(started)
+            learned = self.learn(task, in_turn(show, callback), trainer=trainer)
+            accuracy, seconds = f"validation {percent(learned.validation_accuracy)}", time.perf_counter() - began
+            trials, added = len(learned.trials), learned.added_parameters
+            display.say(task_line(started, learned.widths, accuracy, added, trials, seconds))
         return learned
 
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:

@@ -75,7 +75,7 @@ def train_one(
         recipe,
         seed=seed,
         hooks=hooks,
-        on_epoch=lambda done, total: callback(EpochDone(done, total)),
+        on_epoch=lambda *facts: callback(EpochDone(*facts)),
     )
     check_trained(fit.accuracy, tasks[-1].name)
     return fit

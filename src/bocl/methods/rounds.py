@@ -210,7 +210,7 @@ class LocalTrainer:
             [data],
             asked.recipe,
             seed=asked.order_seed,
-            on_epoch=lambda done, total: callback(EpochDone(done, total)),
+            on_epoch=lambda *facts: callback(EpochDone(*facts)),
             cache=None if asked.fresh else self._cache,
         )
         return [

@@ -1,7 +1,13 @@
-"""What a method reports while it learns, so that a person can watch. Results never depend on it."""
+"""What a method reports while it learns, so that a person can watch. Results never depend on it.
+
+    TaskStarted  RoundStarted  EpochDone …  TrialDone …  RoundStarted  …  TaskDone
+
+The first and the last come from a run; a learner outside of runs tells only what is between them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,10 +50,16 @@ class RoundStarted:
 
 @dataclass(frozen=True)
 class EpochDone:
-    """One more pass of the round over the training samples."""
+    """One more pass over the training samples, of networks that are trained together: those of the round, or a part.
+
+    losses      mean training loss of each in this epoch
+    accuracies  of each on the validation samples, where every epoch is validated (``recipe.patience``)
+    """
 
     done: int
     total: int
+    losses: tuple[float, ...] = ()
+    accuracies: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,10 +71,11 @@ class OutOfMemory:
 
 @dataclass(frozen=True)
 class TrialDone:
-    """A child of the search was trained and scored."""
+    """A child of the search was trained and scored; the loss is the mean of its last epoch."""
 
     number: int
     trial: Trial
+    loss: float = math.nan
 
 
 Event = TaskStarted | RoundStarted | EpochDone | OutOfMemory | TrialDone | TaskDone
@@ -71,3 +84,13 @@ Callback = Callable[[Event], None]
 
 def ignore_events(event: Event) -> None:
     """Do nothing with an event."""
+
+
+def in_turn(*callbacks: Callback) -> Callback:
+    """Return a callback that calls these, one after another."""
+
+    def call(event: Event) -> None:
+        for callback in callbacks:
+            callback(event)
+
+    return call

@@ -15,7 +15,7 @@ import hashlib
 import io
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ import numpy as np
 
 from bocl.checks import exceeds_memory
 from bocl.errors import DataError
+from bocl.tasks.folders import files_under, visible
 from bocl.tasks.hugging_face import is_dataset, read_dataset
 from bocl.tasks.image_folders import read_image_folder, read_images
 from bocl.tasks.own import PARTS, Pair, Parts
-from bocl.tasks.tables import LABEL, read_table
+from bocl.tasks.tables import LABEL, read_labels, read_table
 
 TABLES = (".csv", ".parquet")
 KINDS = ".npz, .csv, .parquet, or a folder with train.csv, with a folder of images per class, or saved by datasets"
@@ -60,7 +61,7 @@ def find_entries(folder: str | Path) -> list[Entry]:
     folder = Path(folder)
     if not os.path.isdir(folder):
         raise DataError(f"{folder} is not a folder; give one with an entry per task: {KINDS}")
-    paths = sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
+    paths = visible(folder)
     if not paths:
         raise DataError(f"{folder} is empty; give it an entry per task: {KINDS}")
     for path in paths:
@@ -132,7 +133,7 @@ def _table_parts(folder: Path) -> dict[str, Path] | None:
 
 def _tables(paths: dict[str, Path], label: str) -> tuple[Parts, tuple[str, ...]]:
     tables = {part: read_table(path, _bytes(path)) for part, path in paths.items()}
-    labels = {part: table.labels(label) for part, table in tables.items()}
+    labels = dict(zip(tables, read_labels(tables.values(), label), strict=True))
     columns = tuple(name for name in tables["train"].columns if name != label)
     return Parts(**{part: (table.inputs(columns), labels[part]) for part, table in tables.items()}), columns
 
@@ -189,17 +190,11 @@ def _sha256(path: Path) -> str:
     if not path.is_dir():
         return _sha256_of_file(path)
     digest = hashlib.sha256()
-    for file in _files(path):
+    for file in files_under(path):
         digest.update(
-            f"{file.relative_to(path).as_posix()}\n{_sha256_of_file(file)}\n".encode(errors="surrogateescape")
+            f"{file.relative_to(path).as_posix()}\0{_sha256_of_file(file)}\0".encode(errors="surrogateescape")
         )
     return digest.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            yield path
 
 
 def _sha256_of_file(path: Path) -> str:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from bocl.errors import DataError, did_you_mean
-from bocl.tasks.extras import needed
+from bocl.extras import needed
 from bocl.tasks.own import PARTS, Pair, Parts
+from bocl.tasks.pictures import read_pictures
 
 
 def is_dataset(folder: Path) -> bool:
@@ -25,7 +26,7 @@ def read_dataset(folder: Path, label: str | None) -> Parts:
     """Read a dataset, or a dictionary of datasets by part; without a label column, labels are left empty."""
     datasets = needed("datasets", "datasets", f"{folder} is a Hugging Face dataset")
     try:
-        found = datasets.load_from_disk(str(folder))
+        found = datasets.load_from_disk(str(folder)).with_format(None)
     except Exception as error:  # a damaged folder raises nearly anything
         raise DataError(f"{folder} cannot be read as a dataset: {' '.join(str(error).split())}") from error
     if not isinstance(found, datasets.DatasetDict):
@@ -34,7 +35,11 @@ def read_dataset(folder: Path, label: str | None) -> Parts:
         raise DataError(f"{folder} has a split '{strange[0]}'; rename it to train, validation or test, or leave it out")
     if "train" not in found:
         raise DataError(f"{folder} has no split 'train'")
-    return Parts(**{part: _pair(datasets, found[part], label, folder) for part in found})
+    names = found["train"].column_names
+    for part in found:
+        if {*found[part].column_names} != {*names}:
+            raise DataError(f"{folder}: the splits train and {part} have different columns; give all the same")
+    return Parts(**{part: _pair(datasets, found[part].select_columns(names), label, folder) for part in found})
 
 
 def _pair(datasets: Any, found: Any, label: str | None, folder: Path) -> Pair:
@@ -43,31 +48,69 @@ def _pair(datasets: Any, found: Any, label: str | None, folder: Path) -> Pair:
         raise DataError(f"{folder} has no label column '{label}'{did_you_mean(label, names)}")
     features = [name for name in names if name != label]
     if not features:
-        raise DataError(f"{folder} has no column besides the label's")
+        raise DataError(f"{folder} has no column besides the label's; give one or more for the features")
     kinds = found.features
+    labels = [] if label is None else _labels(datasets, found.select_columns([label])[:][label], kinds[label], folder)
     images = [name for name in features if isinstance(kinds[name], datasets.Image)]
     if images and len(features) > 1:
         raise DataError(f"{folder} has more columns than the images in '{images[0]}'; leave the others out")
-    labels: Any = [] if label is None else found[:][label] if images else found.with_format("numpy")[:][label]
-    if label is not None and isinstance(kinds[label], datasets.ClassLabel):
-        labels = [kinds[label].int2str(int(number)) for number in labels]
-    if images:
-        return _pictures(found, images[0], folder), labels
-    columns = found.with_format("numpy")[:]
-    try:
-        arrays = [np.stack(list(columns[name])) for name in features]
-        inputs = arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=1)
-    except (ValueError, TypeError) as error:
-        raise DataError(
-            f"{folder}: the columns {', '.join(features)} cannot be put together as numbers of one shape; leave out "
-            "those that are not"
-        ) from error
-    return inputs[:, None] if inputs.ndim == 1 else inputs, labels
+    return (
+        _pictures(datasets, found, images[0], folder) if images else _numbers(datasets, found, features, folder)
+    ), labels
 
 
-def _pictures(found: Any, name: str, folder: Path) -> Any:
-    images = [np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB")) for image in found[:][name]]
-    if len({image.shape for image in images}) > 1:
-        raise DataError(f"{folder}: the images in '{name}' differ in size; bring all to the same size")
-    pixels = np.stack(images)
-    return pixels[:, None] if pixels.ndim == 3 else np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+def _labels(datasets: Any, values: list[Any], kind: Any, folder: Path) -> list[Any]:
+    """Return labels as they are, those of a ClassLabel by name; there, -1 says that a label is not known."""
+    named = isinstance(kind, datasets.ClassLabel)
+    missing = next((row for row, value in enumerate(values) if value is None or (named and value < 0)), None)
+    if missing is not None:
+        raise DataError(f"{folder}: row {missing} has no label; fill it in, or leave the row out")
+    return [kind.int2str(value) for value in values] if named else values
+
+
+def _numbers(datasets: Any, found: Any, features: list[str], folder: Path) -> Any:
+    """Return one column of arrays, or several of numbers, in the type that the dataset has them in."""
+    arrays = []
+    for name in features:
+        if not _is_plain(datasets, found.features[name]):
+            raise DataError(
+                f"{folder}: the column '{name}' holds {found.features[name]}, not numbers; convert it, or leave it out"
+            )
+        # The format's own choice would be int64 for bytes.
+        values = found.select_columns([name]).with_format("numpy", dtype=None)[:][name]
+        try:
+            array = np.stack([*values]) if len(values) else np.empty((0, 1), dtype=np.float32)
+        except ValueError as error:
+            raise DataError(f"{folder}: the arrays in '{name}' differ in shape; bring all to one shape") from error
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"{folder}: the column '{name}' holds text or nothing in places; give numbers everywhere")
+        arrays.append(array)
+    if len(arrays) == 1:
+        return arrays[0][:, None] if arrays[0].ndim == 1 else arrays[0]
+    for name, array in zip(features, arrays, strict=True):
+        if array.ndim > 1:
+            raise DataError(
+                f"{folder} has more columns than the arrays in '{name}'; leave the others out, or give only numbers"
+            )
+    return np.stack(arrays, axis=1)
+
+
+def _is_plain(datasets: Any, kind: Any) -> bool:
+    """Whether a column holds numbers or arrays, and not what must be decoded, such as sound."""
+    if isinstance(kind, datasets.List | datasets.LargeList):
+        return _is_plain(datasets, kind.feature)
+    arrays = (datasets.Array2D, datasets.Array3D, datasets.Array4D, datasets.Array5D)
+    return isinstance(kind, (datasets.Value, datasets.ClassLabel, *arrays))
+
+
+def _pictures(datasets: Any, found: Any, name: str, folder: Path) -> Any:
+    """Return the images in a column; they are decoded here, because the library would also fetch them by address."""
+    stored = found.select_columns([name]).cast_column(name, datasets.Image(decode=False))[:][name]
+    if not stored:
+        raise DataError(f"{folder} holds no samples; give it some, or leave the task out")
+    pictures = []
+    for row, image in enumerate(stored):
+        if not image or not image["bytes"]:
+            raise DataError(f"{folder}: the image in row {row} of '{name}' is not in the dataset; save it again")
+        pictures.append((f"{folder}: the image in row {row} of '{name}'", image["bytes"]))
+    return read_pictures(pictures)

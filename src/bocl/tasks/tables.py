@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from bocl.checks import exceeds_memory
 from bocl.errors import DataError, did_you_mean
-from bocl.tasks.extras import needed
+from bocl.extras import needed
 from bocl.wording import shown
 
 LABEL = "label"  # the column, unless another is named
@@ -32,10 +33,11 @@ class Table:
     columns: dict[str, Sequence[Any]]
 
     def labels(self, column: str) -> list[Any]:
-        """Return the labels: integers where all of them can be, else text or whatever the file holds."""
+        """Return the labels as the file holds them."""
         values = list(self._column(column, "label"))
-        if values and all(isinstance(value, str) and _is_integer(value) for value in values):
-            return [int(value) for value in values]
+        missing = next((row for row, value in enumerate(values, start=1) if value in ("", None)), None)
+        if missing is not None:
+            raise DataError(f"{self.path}: row {missing} has no '{column}'; fill it in, or leave the row out")
         return values
 
     def inputs(self, columns: Sequence[str]) -> NDArray[np.float32]:
@@ -53,13 +55,26 @@ class Table:
     def _numbers(self, name: str) -> NDArray[np.float32]:
         values = self._column(name, "feature")
         try:
-            return np.asarray(values, dtype=np.float64).astype(np.float32)
+            with np.errstate(over="ignore"):
+                numbers = np.asarray(values, dtype=np.float64).astype(np.float32)
+            wrong = np.argwhere(~np.isfinite(numbers)) if numbers.ndim == 1 else [[0]]
         except (ValueError, TypeError):
-            row = next(row for row, value in enumerate(values) if not _is_number(value))
+            wrong = [[row] for row, value in enumerate(values) if not _is_number(value)]
+        if len(wrong):
+            row = int(wrong[0][0])
             raise DataError(
-                f"{self.path}: column '{name}' holds {shown(values[row])} in row {row + 1}, which is not a number; "
-                "turn text into numbers, fill in what is missing, or leave the column out"
-            ) from None
+                f"{self.path}: column '{name}' holds {shown(values[row])} in row {row + 1}, which is not a finite "
+                "float32 number; turn text into numbers, fill in what is missing, or leave the column out"
+            )
+        return numbers
+
+
+def read_labels(tables: Iterable[Table], column: str) -> list[list[Any]]:
+    """Return the labels of the parts of a task: integers where all of them can be, else what the files hold."""
+    found = [table.labels(column) for table in tables]
+    if all(_is_integer(label) for labels in found for label in labels):
+        return [[int(label) for label in labels] for labels in found]
+    return found
 
 
 def read_table(path: Path, content: bytes) -> Table:
@@ -90,14 +105,20 @@ def _csv(path: Path, content: bytes) -> dict[str, Sequence[Any]]:
 def _parquet(path: Path, content: bytes) -> dict[str, Sequence[Any]]:
     parquet = needed("pyarrow.parquet", "parquet", f"{path} is a Parquet file")
     try:
-        table = parquet.read_table(io.BytesIO(content))
+        file = parquet.ParquetFile(io.BytesIO(content))
+        if excess := exceeds_memory(8 * file.metadata.num_rows * file.metadata.num_columns):
+            raise DataError(f"{path} takes {excess} once unpacked; split it")
+        table = file.read()
         return {name: table.column(name).to_pylist() for name in table.column_names}
+    except DataError:
+        raise
     except Exception as error:  # a damaged file raises nearly anything
         raise DataError(f"{path} cannot be read as a Parquet file: {' '.join(str(error).split())}") from error
 
 
-def _is_integer(text: str) -> bool:
-    return text.removeprefix("-").isdecimal() and text.isascii()
+def _is_integer(value: Any) -> bool:
+    """Whether a label is an integer, or one as text; 007 is a name, because the number would lose its zeros."""
+    return type(value) is int or (isinstance(value, str) and bool(re.fullmatch("0|-?[1-9][0-9]{0,17}", value)))
 
 
 def _is_number(value: Any) -> bool:

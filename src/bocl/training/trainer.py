@@ -27,6 +27,8 @@ from bocl.training.steps import StepCache, copy_state, make_step
 from bocl.training.threads import sensible_threads
 from bocl.training.trainable import Trainable
 
+OnEpoch = Callable[[int, int, tuple[float, ...], tuple[float, ...]], None]
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -62,14 +64,15 @@ def train(
     *,
     seed: int,
     hooks: Hooks = Hooks(),  # noqa: B008 - frozen
-    on_epoch: Callable[[int, int], None] | None = None,
+    on_epoch: OnEpoch | None = None,
     cache: StepCache | None = None,
     graphed: bool = True,
 ) -> list[Fit]:
     """Train K networks on the same mini-batches and return one fit each.
 
     hooks     what else a step does
-    on_epoch  called with (epochs done, epochs in all)
+    on_epoch  called with (epochs done, epochs in all, losses, accuracies), the last two one per network; there are
+              accuracies only where ``recipe.patience`` asks for them
     cache     steps captured before, for networks of one shape on the same task
     graphed   capture the step as a CUDA graph where that is possible
 
@@ -101,9 +104,10 @@ def train(
             trained.training = False
             loss = torch.where(best.waiting, step.total.cpu() / per_epoch, loss)
             stop_if_cancelled()
+            scores = _validate(trained, tasks, recipe.precision) if recipe.patience else None
             if on_epoch is not None:
-                on_epoch(epoch, recipe.epochs)
-            if recipe.patience and best.is_over(_validate(trained, tasks, recipe.precision), epoch):
+                on_epoch(epoch, recipe.epochs, tuple(loss.tolist()), () if scores is None else tuple(scores.tolist()))
+            if scores is not None and best.is_over(scores, epoch):
                 break
         best.restore()
         finite = torch.isfinite(loss)

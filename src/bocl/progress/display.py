@@ -1,4 +1,4 @@
-"""Runs as they happen: one line per finished task, or per finished run where there are several, and on a terminal
+"""Learning as it happens: one line per finished task, or per finished run where there are several, and on a terminal
 what is under way below them. Elsewhere plain lines, trial by trial.
 
 Everything goes to standard error, so standard output holds only results.
@@ -18,7 +18,6 @@ from rich.live import Live
 from rich.text import Text
 
 from bocl.errors import WorkError
-from bocl.experiment.config import Config
 from bocl.method_table import searches
 from bocl.records.events import Callback, EpochDone, Event, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial
@@ -31,7 +30,7 @@ class Display:
 
     def __init__(self, runs: int = 1, console: Console | None = None) -> None:
         self.runs = runs
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(stderr=True, force_jupyter=False)  # a notebook gets the plain lines
         self._live = Live(console=self.console, refresh_per_second=8, transient=True)
         self._begun = 0
         self._lines: dict[int, tuple[str, ...]] = {}  # of each run under way, by its number
@@ -48,12 +47,12 @@ class Display:
             self._live.stop()
 
     @contextmanager
-    def watch(self, config: Config, folder: Path) -> Iterator[Callback]:
-        """Show one run; the run is given the callback that this yields."""
+    def watch(self, method: str, seed: int, stream: str = "", folder: Path | None = None) -> Iterator[Callback]:
+        """Show one run, which is given the callback that this yields; a learner outside of runs has no folder."""
         with self._one_at_a_time:
             self._begun += 1
             number = self._begun
-        shown = _RunDisplay(self, config, folder, number)
+        shown = _RunDisplay(self, number, method, seed, stream, folder)
         try:
             yield shown.callback
         except WorkError as error:
@@ -81,29 +80,29 @@ class Display:
 class _RunDisplay:
     """One run."""
 
-    def __init__(self, display: Display, config: Config, folder: Path, number: int) -> None:
+    def __init__(self, display: Display, number: int, method: str, seed: int, stream: str, folder: Path | None) -> None:
         self.display, self.number = display, number
         self.several = display.runs > 1
-        self.name = f"run {number}/{display.runs}  {config.method}, seed {config.seed}"
-        self.title = self.name if self.several else f"{config.method} on {config.stream.name}, seed {config.seed}"
+        self.name = f"run {number}/{display.runs}  {method}, seed {seed}"
+        self.title = self.name if self.several else f"{method} on {stream}, seed {seed}"
         self.folder = folder
         self.told = not self.several or not display.console.is_terminal  # whether each finished task is printed
-        self.task = TaskStarted(0, config.stream.tasks or 1, "")
+        self.task = TaskStarted(0, 1, "")
         self.round = RoundStarted("base", ())
         self.epoch = EpochDone(0, 1)
         self.best: Trial | None = None
         self.done: list[TaskRecord] = []  # in this session
         self.began = time.perf_counter()
-        self.searches = searches(config.method)
+        self.searches = searches(method)
 
     def callback(self, event: Event) -> None:
         match event:
             case TaskStarted():
-                if not self.done and self.told:
+                if not self.done and self.told and self.folder is not None:
                     self.display.say(f"{self.title} → {self.folder}")
                 if event.recalled:
                     rounds = counted(event.recalled, "round")
-                    self.display.say(f"task {event.index + 1}/{event.tasks}  {rounds} recalled, not trained again")
+                    self.display.say(f"{_number(event)}  {rounds} recalled, not trained again")
                 self.task, self.best = event, None
                 self.began = time.perf_counter()
             case RoundStarted():
@@ -139,22 +138,16 @@ class _RunDisplay:
             self.best = self.best if trial.failed else trial
         if not self.display.console.is_terminal:
             self.display.say(
-                f"{self._task_number()}  trial {event.number}/{self.round.trials}  "
+                f"{_number(self.task)}  trial {event.number}/{self.round.trials}  "
                 f"{_widths(trial.widths)}  {percent(trial.accuracy)}  +{trial.parameters:,} parameters"
             )
 
     def _task(self, record: TaskRecord) -> None:
         self.done.append(record)
         added = sum(record.parameters.values())
-        trials = f"  {counted(record.searched, 'trial')}" if record.trials else ""
         if self.told:
-            self.display.say(
-                f"{self._task_number()}  {record.name}  {_widths(record.widths)}  "
-                f"test {percent(record.row[-1])}  +{added:,} parameters{trials}  {duration(record.seconds)}"
-            )
-
-    def _task_number(self) -> str:
-        return f"task {self.task.index + 1}/{self.task.tasks}"
+            tested = f"test {percent(record.row[-1])}"
+            self.display.say(task_line(self.task, record.widths, tested, added, len(record.trials), record.seconds))
 
     def _line(self) -> str:
         """Return what is under way; what a narrow terminal can do without comes last."""
@@ -164,7 +157,7 @@ class _RunDisplay:
             last = what.trial + len(what.widths) - 1
             numbers = str(what.trial) if last == what.trial else f"{what.trial}-{last}"
             purpose = f"trial {numbers}/{what.trials}"
-        parts = [self._task_number(), purpose]
+        parts = [_number(self.task), purpose]
         if self.epoch.done:
             parts.append(f"epoch {self.epoch.done}/{self.epoch.total}")
         left = self._seconds_left()
@@ -191,6 +184,19 @@ class _RunDisplay:
         later = [record.seconds for record in self.done if record.index or not self.searches]
         typical = fmean(later) if later else whole
         return max(whole - spent, 0.0) + typical * (self.task.tasks - self.task.index - 1)
+
+
+def task_line(task: TaskStarted, widths: Widths, accuracy: str, parameters: int, trials: int, seconds: float) -> str:
+    """Return the line of a finished task; the first of its trials, z = 0, is not one that the search asked for."""
+    searched = f"  {counted(trials - 1, 'trial')}" if trials else ""
+    return (
+        f"{_number(task)}  {task.name}  {_widths(widths)}  {accuracy}  +{parameters:,} parameters{searched}  "
+        f"{duration(seconds)}"
+    )
+
+
+def _number(task: TaskStarted) -> str:
+    return f"task {task.index + 1}/{task.tasks}"
 
 
 def _widths(widths: Widths) -> str:

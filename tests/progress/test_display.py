@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from bocl.cli.display import Display
 from bocl.errors import WorkError
-from bocl.experiment.config import load_config
+from bocl.experiment.config import Config, load_config
+from bocl.progress.display import Display
 from bocl.records.events import EpochDone, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial
 
@@ -53,6 +53,10 @@ class Terminal:
         self.display = Display(runs, console)
         self.display._live.auto_refresh = False  # drawn when looked at, not eight times a second
 
+    def watch(self, config: Config):
+        """Show one run."""
+        return self.display.watch(config.method, config.seed, config.stream.name, FOLDER)
+
     def rows(self) -> list[str]:
         """Draw what is under way and return what the terminal shows."""
         self.display._live.refresh()
@@ -63,7 +67,7 @@ class Terminal:
 def clock(monkeypatch):
     """Return a clock that is set by hand: ``now`` in seconds."""
     hands = SimpleNamespace(now=100.0)
-    monkeypatch.setattr("bocl.cli.display.time", SimpleNamespace(perf_counter=lambda: hands.now))
+    monkeypatch.setattr("bocl.progress.display.time", SimpleNamespace(perf_counter=lambda: hands.now))
     return hands
 
 
@@ -94,7 +98,7 @@ def test_what_is_under_way_stands_below_what_is_finished(clock):
         "bocl on permuted-digits, seed 0 → runs/here",
         "task 1/3  permutation 1  (48, 24)  test 90.00 %  +1,234 parameters  2.0 s",
     ]
-    with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
+    with terminal.display, terminal.watch(config()) as tell:
         tell(TaskStarted(0, 3, "permutation 1"))
         tell(RoundStarted("base", ((48, 24),)))
         assert terminal.rows() == [finished[0], "task 1/3  training"]
@@ -117,7 +121,7 @@ def test_what_is_under_way_stands_below_what_is_finished(clock):
 
 def test_a_better_trial_takes_the_place_of_the_best(clock):
     terminal = Terminal()
-    with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
+    with terminal.display, terminal.watch(config()) as tell:
         tell(TaskStarted(1, 3, "permutation 2"))
         for accuracy, best in ((0.7, "70.00"), (0.6, "70.00"), (0.75, "75.00")):
             tell(TrialDone(1, Trial((1, 2), accuracy, 5, accuracy)))
@@ -128,7 +132,7 @@ def test_a_better_trial_takes_the_place_of_the_best(clock):
 
 def test_the_time_left_is_that_of_this_search_and_of_the_tasks_after_it(clock):
     terminal = Terminal()
-    with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
+    with terminal.display, terminal.watch(config()) as tell:
         tell(TaskStarted(0, 3, "permutation 1"))
         tell(TaskDone(record(0, seconds=1000.0)))  # no search: says nothing of those that search
         tell(TaskStarted(1, 3, "permutation 2"))
@@ -146,7 +150,7 @@ def test_the_time_left_is_that_of_this_search_and_of_the_tasks_after_it(clock):
 
 def test_the_time_left_without_a_search_is_told_by_epochs(clock):
     terminal = Terminal()
-    with terminal.display, terminal.display.watch(config("method=sn"), FOLDER) as tell:
+    with terminal.display, terminal.watch(config("method=sn")) as tell:
         tell(TaskStarted(0, 3, "permutation 1"))
         tell(RoundStarted("base", ((48, 24),)))
         clock.now += 1
@@ -171,19 +175,19 @@ def test_several_runs_stand_below_each_other_and_close_with_a_line_each(clock):
     runs = [config(), config("method=sn", "seed=1"), config("method=joint", "seed=2")]
 
     def fail() -> None:
-        with terminal.display.watch(runs[2], FOLDER) as tell:
+        with terminal.watch(runs[2]) as tell:
             tell(TaskStarted(0, 3, "permutation 1"))
             assert terminal.rows() == [*closed[:2], "run 3/3  joint, seed 2", "task 1/3  training"]
             raise WorkError("the disk is full")
 
     with terminal.display:
         first, second = ExitStack(), ExitStack()
-        watched = first.enter_context(terminal.display.watch(runs[0], FOLDER))
-        tell = second.enter_context(terminal.display.watch(runs[1], FOLDER))
+        watched = first.enter_context(terminal.watch(runs[0]))
+        tell = second.enter_context(terminal.watch(runs[1]))
         tell(TaskStarted(0, 3, "permutation 1"))
         tell(TaskDone(record(0)))
         tell(TaskStarted(1, 3, "permutation 2"))
-        watched(RoundStarted("base", ((48, 24),)))
+        watched(TaskStarted(0, 3, "permutation 1"))
         below = ["run 1/3  bocl, seed 0", "task 1/3  training", "run 2/3  sn, seed 1", "task 2/3  training"]
         assert terminal.rows() == below
         tell(TaskDone(record(1, seconds=3.0)))
@@ -200,7 +204,7 @@ def test_runs_may_tell_from_threads_of_their_own():
     terminal = Terminal(runs=4)
 
     def run(seed: int) -> None:
-        with terminal.display.watch(config("method=sn", f"seed={seed}"), FOLDER) as tell:
+        with terminal.watch(config("method=sn", f"seed={seed}")) as tell:
             for index in range(3):
                 tell(TaskStarted(index, 3, "permutation"))
                 for epoch in range(20):
@@ -221,7 +225,7 @@ def test_runs_may_tell_from_threads_of_their_own():
 @pytest.mark.parametrize(("left", "words"), [(2, "2 children"), (1, "1 child")])
 def test_running_out_of_memory_leaves_a_line(left, words):
     terminal = Terminal()
-    with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
+    with terminal.display, terminal.watch(config()) as tell:
         tell(TaskStarted(1, 3, "permutation 2"))
         tell(OutOfMemory(left))
         assert terminal.rows()[1:] == [f"out of memory: continuing with {words} at once", "task 2/3  training"]
@@ -229,14 +233,14 @@ def test_running_out_of_memory_leaves_a_line(left, words):
 
 def test_rounds_that_are_recalled_leave_a_line():
     terminal = Terminal()
-    with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
+    with terminal.display, terminal.watch(config()) as tell:
         tell(TaskStarted(1, 3, "permutation 2", recalled=3))
         assert terminal.rows()[1] == "task 2/3  3 rounds recalled, not trained again"
 
 
 def test_on_a_narrow_terminal_what_is_under_way_keeps_to_one_row(clock):
     terminal = Terminal(width=40)
-    with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
+    with terminal.display, terminal.watch(config()) as tell:
         tell(TaskStarted(1, 3, "permutation 2"))
         tell(SEARCH)
         tell(EpochDone(5, 10))
@@ -252,7 +256,7 @@ def test_the_cursor_is_back_after_an_interrupt():
     terminal = Terminal()
 
     def interrupted() -> None:
-        with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
+        with terminal.display, terminal.watch(config()) as tell:
             tell(TaskStarted(0, 3, "permutation 1"))
             assert terminal.written.getvalue().rpartition("\x1b[?25")[2].startswith("l")  # hidden
             raise KeyboardInterrupt
@@ -265,7 +269,7 @@ def test_the_cursor_is_back_after_an_interrupt():
 
 def test_elsewhere_every_trial_has_a_plain_line():
     terminal = Terminal(interactive=False)
-    with terminal.display, terminal.display.watch(config(), FOLDER) as tell:
+    with terminal.display, terminal.watch(config()) as tell:
         tell(TaskStarted(1, 3, "permutation 2"))
         tell(SEARCH)
         tell(TrialDone(1, Trial((1, 2), 0.8, 5_000, 0.7)))

@@ -1,11 +1,11 @@
-"""Libraries that only some data needs: imported when it is used, and named when they are missing."""
+"""Libraries that only some uses need: imported then, and named when they are missing."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from bocl.errors import DataError
+from bocl.errors import InputError
 
 
 def needed(module: str, extra: str, why: str) -> Any:
@@ -13,4 +13,4 @@ def needed(module: str, extra: str, why: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise DataError(f"{why}, which needs the extra '{extra}'; pip install 'bocl[{extra}]'") from error
+        raise InputError(f"{why}, which needs the extra '{extra}'; pip install 'bocl[{extra}]'") from error
