@@ -13,14 +13,15 @@ from bocl.method_table import METHODS
 
 NAMES = {
     *("__version__", "BoclError", "ConfigError", "DataError", "DataWarning", "DeviceError", "InputError"),
-    *("NetworkError", "OpenRun", "audit", "open"),
+    *("NetworkError", "OpenRun", "audit", "open", "track"),
     *(name for entry in METHODS.values() for name in (entry.cls, entry.settings) if name),
     *("DataWarning", "DeviceError", "NetworkWarning"),
     *("OpenRun", "open", "convnet"),
     *("Learned", "Learner", "load", "run", "load_config", "summarise"),
     *("mlp", "convnet", "lenet", "resnet", "trace"),
     *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),
-    *("Problem", "Searcher", "Trial"),
+    *("Problem", "Searcher", "TaskRecord", "Trial"),
+    *("TaskStarted", "RoundStarted", "EpochDone", "OutOfMemory", "TrialDone", "TaskDone"),
     *("Split", "Task", "TaskStream", "from_arrays"),
     *("permuted_digits", "permuted_mnist", "mixed_mnist", "split_cifar100"),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_STREAM = {  # of a stream of ours, before people had their own
+_STREAM: dict[str, Any] = {  # of a stream of ours, before people had their own
     "arguments": {},
     "label": None,
     "standardise": None,
