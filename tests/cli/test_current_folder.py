@@ -54,6 +54,17 @@ def test_what_lies_in_the_current_folder_is_not_executed(tmp_path, start, words)
     assert (done.returncode, [*tmp_path.glob("*.executed")]) == (0, []), done.stderr
 
 
+@pytest.mark.filterwarnings("default")
+def test_what_is_ignored_in_a_network_is_told_in_one_line(bocl, tmp_path, forget):
+    (tmp_path / "mine.py").write_text(f"{NETWORK}\ndef frozen():\n    return build().requires_grad_(False)\n")
+    for function, told in (("build", ""), ("frozen", "'1.weight' and 3 more have requires_grad=False")):
+        code, _, err = bocl("validate", "digits", "--trust", "--set", f"network=mine:{function}")
+        assert code == 0
+        assert err.count("\n") == bool(told)
+        assert err.startswith("bocl: only the shape of a network is kept") == bool(told)
+        assert told in err
+
+
 def test_a_named_network_is_found_there_and_nothing_else(bocl, tmp_path, forget):
     (tmp_path / "mine.py").write_text(f"import mine_helper\n{NETWORK}\ndef late():\n    import mine_late\n")
     for name in ("mine_helper", "mine_late"):

@@ -67,7 +67,7 @@ def measure_predictions(
             for number in {1: (0,), TASKS: (0, TASKS - 1)}.get(count, ()):
                 plain, predict = plain_prediction(learner, number), partial(learner.predict, task=number)
                 x = task.train.raw[:1].to(device)
-                theirs, ours = _seconds(plain, predict, x, rounds=5 if quick else 50)
+                theirs, ours = _seconds(plain, predict, x, rounds=100 if quick else 2000)
                 threads = torch.get_num_threads()
                 rows.append(PredictionRow(kind, count, number, threads, 1e6 * theirs, 1e6 * ours, ours / theirs))
                 tell(rows[-1])
@@ -127,14 +127,14 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 
 
 def _seconds(plain: Prediction, predict: Prediction, x: Tensor, *, rounds: int) -> tuple[float, float]:
-    """Return the best mean of 200 calls for both, which take turns, so that whatever else runs slows both alike."""
+    """Return the best mean of 20 calls for both. They take short turns, so that whatever else runs slows both alike."""
     best = [math.inf, math.inf]
     for _ in range(rounds):
         for place, call in enumerate((plain, predict)):
             call(x)
             began = time.perf_counter()
-            for _ in range(200):
+            for _ in range(20):
                 call(x)
             wait(x.device)
-            best[place] = min(best[place], (time.perf_counter() - began) / 200)
+            best[place] = min(best[place], (time.perf_counter() - began) / 20)
     return best[0], best[1]

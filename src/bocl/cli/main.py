@@ -6,6 +6,8 @@ import contextlib
 import io
 import os
 import sys
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -25,7 +27,7 @@ from bocl.cli.tasks import tasks_command
 from bocl.cli.track import track_command
 from bocl.cli.trials import trials_command
 from bocl.cli.validate import validate_command
-from bocl.errors import BoclError, InputError
+from bocl.errors import BoclError, DataWarning, InputError, NetworkWarning
 from bocl.version import __version__
 from bocl.wording import one_line
 
@@ -76,7 +78,8 @@ def main(commands: typer.Typer = app) -> None:
     try:
         if any("\0" in word for word in sys.argv):
             raise InputError("the command line holds a null character, which no name or value can have")
-        sys.exit(commands(standalone_mode=False))
+        with _warnings_in_one_line(name):
+            sys.exit(commands(standalone_mode=False))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except BoclError as error:
@@ -96,3 +99,19 @@ def main(commands: typer.Typer = app) -> None:
         with contextlib.suppress(OSError):
             print(f"{name}: cannot write: {error.strerror}", file=sys.stderr)
         os._exit(1)  # an ordinary exit would try to write the rest again
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line(name: str | None) -> Iterator[None]:
+    """Show our own warnings as messages, without the line of code that they come from."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any) -> None:
+        if issubclass(category, DataWarning | NetworkWarning):
+            print(f"{name}: {one_line(str(message))}", file=sys.stderr)
+        else:
+            usual(message, category, filename, lineno, *more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
