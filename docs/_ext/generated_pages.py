@@ -27,6 +27,7 @@ ROOMS = {
     "methods": "Learning and running",
     "experiment": "Learning and running",
     "records": "Learning and running",
+    "tracking": "Learning and running",
     "tasks": "Tasks and streams",
     "networks": "Networks",
     "search": "Searching",

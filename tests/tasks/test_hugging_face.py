@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bocl.errors import InputError
+from bocl.errors import DataError, InputError
 from bocl.tasks.entries import find_entry, read_entry, read_inputs
 
 needs_datasets = pytest.mark.extras("datasets")
@@ -53,7 +53,7 @@ def refusal(folder: Path, label: str | None = None) -> str:
 def test_columns_of_numbers_are_put_side_by_side(tmp_path, datasets):
     folder = saved(datasets, tmp_path / "a", {"height": [1.5, 2.5], "kind": ["cat", "dog"], "legs": [4, 2]})
     parts, columns = read_entry(find_entry(folder), "kind")
-    assert (columns, parts.validation, parts.test) == ((), None, None)
+    assert (columns, parts.validation, parts.test) == (("height", "legs"), None, None)
     assert parts.train[0].tolist() == [[1.5, 4], [2.5, 2]]
     assert parts.train[1] == ["cat", "dog"]
 
@@ -69,8 +69,20 @@ def test_arrays_stay_of_their_type_and_class_labels_have_names(tmp_path, dataset
     assert parts.train[1] == ["dog", "cat"]
     folder = saved(datasets, tmp_path / "b", {"x": [[1.0, 2.0], [3.0, 4.0]], "label": [1, 0]})
     assert read_entry(find_entry(folder))[0].train[0].tolist() == [[1, 2], [3, 4]]
-    inputs, names = read_inputs(folder, label="label")
-    assert (inputs.tolist(), names) == ([[1, 2], [3, 4]], ["0", "1"])
+
+
+@needs_datasets
+def test_samples_to_predict_for_are_read_by_the_columns_of_the_task(tmp_path, datasets):
+    folder = saved(datasets, tmp_path / "new", {"legs": [4, 2], "label": [0, 1], "height": [1.5, 2.5]})
+    inputs, names = read_inputs(folder, ["height", "legs"])
+    assert (inputs.tolist(), names) == ([[1.5, 4], [2.5, 2]], ["0", "1"])
+    assert read_inputs(folder)[0].tolist() == [[4, 0, 1.5], [2, 1, 2.5]]
+    with pytest.raises(DataError, match="new has no feature column 'colour' "):
+        read_inputs(folder, ["colour"])
+    datasets.DatasetDict({"test": datasets.load_from_disk(folder)}).save_to_disk(tmp_path / "splits")
+    with pytest.raises(DataError, match="splits has the splits test; give the folder of one of them"):
+        read_inputs(tmp_path / "splits", ["legs"])
+    assert len(read_inputs(tmp_path / "splits" / "test", ["legs"])[0]) == 2
 
 
 @needs_datasets

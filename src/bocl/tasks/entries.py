@@ -25,7 +25,7 @@ import numpy as np
 from bocl.checks import exceeds_memory
 from bocl.errors import DataError
 from bocl.tasks.folders import files_under, visible
-from bocl.tasks.hugging_face import is_dataset, read_dataset
+from bocl.tasks.hugging_face import is_dataset, read_dataset, read_features
 from bocl.tasks.image_folders import read_image_folder, read_images
 from bocl.tasks.own import PARTS, Pair, Parts
 from bocl.tasks.tables import LABEL, read_labels, read_table
@@ -85,7 +85,7 @@ def is_table(path: Path) -> bool:
 
 
 def read_entry(entry: Entry, label: str | None = None) -> tuple[Parts, tuple[str, ...]]:
-    """Return the parts of a task, and of a table the names of its feature columns.
+    """Return the parts of a task, and of a table or dataset the names of its feature columns.
 
     label  the column of labels, in a table or a dataset
     """
@@ -98,14 +98,14 @@ def read_entry(entry: Entry, label: str | None = None) -> tuple[Parts, tuple[str
     if path.suffix.lower() == ".npz":
         return _npz(path), ()
     if is_dataset(path):
-        return read_dataset(path, label or LABEL), ()
+        return read_dataset(path, label or LABEL)
     return read_image_folder(path), ()
 
 
-def read_inputs(path: str | Path, columns: Sequence[str] = (), label: str | None = None) -> tuple[Any, list[str]]:
+def read_inputs(path: str | Path, columns: Sequence[str] = ()) -> tuple[Any, list[str]]:
     """Return samples to predict for, and what to call each of them.
 
-    columns  of the table the task was learnt from; a table may have others, and they may come in another order
+    columns  of the table or dataset the task was learnt from; there may be others, and they may come in another order
     """
     path = Path(path)
     if path.suffix.lower() in TABLES:
@@ -115,7 +115,7 @@ def read_inputs(path: str | Path, columns: Sequence[str] = (), label: str | None
     elif path.suffix.lower() == ".npz":
         inputs = _array(_arrays(path), "x", path)
     elif is_dataset(path):
-        inputs = read_dataset(path, label).train[0]
+        inputs = read_features(path, columns)
     elif os.path.isdir(path):
         return read_images(path)
     else:

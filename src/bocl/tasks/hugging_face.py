@@ -6,6 +6,7 @@ splits of a dictionary of datasets are the parts of the task: train, validation,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,41 +23,55 @@ def is_dataset(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("dataset_info.json", "dataset_dict.json"))
 
 
-def read_dataset(folder: Path, label: str | None) -> Parts:
-    """Read a dataset, or a dictionary of datasets by part; without a label column, labels are left empty."""
-    datasets = needed("datasets", "datasets", f"{folder} is a Hugging Face dataset")
-    try:
-        found = datasets.load_from_disk(str(folder)).with_format(None)
-    except Exception as error:  # a damaged folder raises nearly anything
-        raise DataError(f"{folder} cannot be read as a dataset: {' '.join(str(error).split())}") from error
+def read_dataset(folder: Path, label: str) -> tuple[Parts, tuple[str, ...]]:
+    """Read a dataset, or a dictionary of datasets by part, and the names of its feature columns."""
+    datasets, found = _load(folder)
     if not isinstance(found, datasets.DatasetDict):
-        return Parts(_pair(datasets, found, label, folder))
+        found = {"train": found}
     if strange := sorted(found.keys() - {*PARTS}):
         raise DataError(f"{folder} has a split '{strange[0]}'; rename it to train, validation or test, or leave it out")
     if "train" not in found:
         raise DataError(f"{folder} has no split 'train'")
     names = found["train"].column_names
-    for part in found:
-        if {*found[part].column_names} != {*names}:
-            raise DataError(f"{folder}: the splits train and {part} have different columns; give all the same")
-    return Parts(**{part: _pair(datasets, found[part].select_columns(names), label, folder) for part in found})
-
-
-def _pair(datasets: Any, found: Any, label: str | None, folder: Path) -> Pair:
-    names = list(found.column_names)
-    if label is not None and label not in names:
+    if label not in names:
         raise DataError(f"{folder} has no label column '{label}'{did_you_mean(label, names)}")
     features = [name for name in names if name != label]
     if not features:
         raise DataError(f"{folder} has no column besides the label's; give one or more for the features")
-    kinds = found.features
-    labels = [] if label is None else _labels(datasets, found.select_columns([label])[:][label], kinds[label], folder)
-    images = [name for name in features if isinstance(kinds[name], datasets.Image)]
+    pairs: dict[str, Pair] = {}
+    for part, samples in found.items():
+        if {*samples.column_names} != {*names}:
+            raise DataError(f"{folder}: the splits train and {part} have different columns; give all the same")
+        labels = _labels(datasets, samples.select_columns([label])[:][label], samples.features[label], folder)
+        pairs[part] = (_inputs(datasets, samples, features, folder), labels)
+    return Parts(**pairs), tuple(features)
+
+
+def read_features(folder: Path, columns: Sequence[str]) -> Any:
+    """Return the samples in these columns of a dataset, to predict for; without any, in all."""
+    datasets, found = _load(folder)
+    if isinstance(found, datasets.DatasetDict):
+        raise DataError(f"{folder} has the splits {', '.join(found)}; give the folder of one of them")
+    for name in columns:
+        if name not in found.column_names:
+            raise DataError(f"{folder} has no feature column '{name}'{did_you_mean(name, found.column_names)}")
+    return _inputs(datasets, found, list(columns or found.column_names), folder)
+
+
+def _load(folder: Path) -> tuple[Any, Any]:
+    """Return the library and what it reads from a folder."""
+    datasets = needed("datasets", "datasets", f"{folder} is a Hugging Face dataset")
+    try:
+        return datasets, datasets.load_from_disk(str(folder)).with_format(None)
+    except Exception as error:  # a damaged folder raises nearly anything
+        raise DataError(f"{folder} cannot be read as a dataset: {' '.join(str(error).split())}") from error
+
+
+def _inputs(datasets: Any, found: Any, features: list[str], folder: Path) -> Any:
+    images = [name for name in features if isinstance(found.features[name], datasets.Image)]
     if images and len(features) > 1:
         raise DataError(f"{folder} has more columns than the images in '{images[0]}'; leave the others out")
-    return (
-        _pictures(datasets, found, images[0], folder) if images else _numbers(datasets, found, features, folder)
-    ), labels
+    return (_pictures if images else _numbers)(datasets, found, features, folder)
 
 
 def _labels(datasets: Any, values: list[Any], kind: Any, folder: Path) -> list[Any]:
@@ -103,8 +118,9 @@ def _is_plain(datasets: Any, kind: Any) -> bool:
     return isinstance(kind, (datasets.Value, datasets.ClassLabel, *arrays))
 
 
-def _pictures(datasets: Any, found: Any, name: str, folder: Path) -> Any:
-    """Return the images in a column; they are decoded here, because the library would also fetch them by address."""
+def _pictures(datasets: Any, found: Any, features: list[str], folder: Path) -> Any:
+    """Return the images in one column; they are decoded here, because the library would also fetch them by address."""
+    (name,) = features
     stored = found.select_columns([name]).cast_column(name, datasets.Image(decode=False))[:][name]
     if not stored:
         raise DataError(f"{folder} holds no samples; give it some, or leave the task out")
