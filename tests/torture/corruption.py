@@ -5,8 +5,8 @@ that names a damaged file. One that can do without it may say so in such lines. 
 answers differently. A journal cut at a record is the journal of an earlier moment: it may be shown as such, and run to
 the same end.
 
-A command that only reads changes nothing: no byte, name, link, mode or time. Nor does one that refuses; at most, a run
-whose lock was removed has one again. Nobody touches what a link leads to.
+A command that only reads changes nothing: no byte, name, link, mode or time. Nor does one that refuses. Nobody touches
+what a link leads to.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from cases import Case, Group, check
 from commands import Answer, audit, call, from_python, load_it, pareto, pick, report, run_again, run_words, show, trials
 from damages import OUTSIDE, Damage, damages, files_of, remove
-from states import LOCK, Entry, all_it_learnt, changes, snapshot
+from states import Entry, all_it_learnt, changes, snapshot
 
 from bocl.errors import FolderError, InputError, WorkError
 from bocl.experiment.audit import audit as check_audit
@@ -171,9 +171,6 @@ class Judge:
         changed = changes(before, after)
         if name in self.writers and answer.code == 0:
             changed = [change for change in changed if not change.startswith(folder)]
-        elif name in self.writers and f"{folder}/{JOURNAL}" in before and f"{folder}/{LOCK}" not in before:
-            locked = f"{folder}/{LOCK} appeared", f"{folder}: another time"
-            changed = [change for change in changed if change not in locked]
         return f"exit code {answer.code}, and it changed: {', '.join(changed)}" if changed else ""
 
 

@@ -15,7 +15,6 @@ from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL, RunLog
 
 TIMES = {"seconds", "training_seconds", "time"}
-LOCK = f"{JOURNAL}.lock"
 Entry = tuple[int, int, str]
 
 
