@@ -25,6 +25,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     inner = frame
     while inner is not None:
         if inner.f_code.co_filename == "<frozen importlib._bootstrap>":
+            if sys.stderr.isatty():
+                os.write(2, b"\x1b[?25h\nbocl: stopped\n")  # the cursor, which a display may have hidden
             os._exit(130)
         inner = inner.f_back
     signal.default_int_handler(number, frame)

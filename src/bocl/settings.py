@@ -27,7 +27,8 @@ from bocl.wording import as_written, shortened
 T = TypeVar("T")
 
 MOST_NESTING = 20  # tables within tables
-MOST_BYTES = 1 << 20  # of a file
+MOST_BYTES = 1 << 16  # of a file
+MOST_KEYS = 500  # of a table
 
 _TOO_DEEP = "nested too deeply to be a config"
 _DEEP_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{MOST_NESTING + 1}}}""")
@@ -173,9 +174,11 @@ def _bytes(path: Path) -> bytes:
 
 
 def _excess(value: object, depth: int = 0) -> str | None:
-    """Say what no config may hold: deep nesting, integers beyond the 64 bits TOML promises, null characters."""
+    """Say what no config may hold: deep nesting, huge tables, integers of more than 64 bits, null characters."""
     if depth > MOST_NESTING:
         return _TOO_DEEP
+    if isinstance(value, dict) and len(value) > MOST_KEYS:
+        return f"a table of {len(value):,} keys, which no config has"
     if isinstance(value, str) and "\0" in value:
         return _NULL
     if isinstance(value, int) and not -(2**63) <= value < 2**63:

@@ -81,7 +81,7 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         search, growth, reward, goal, tasks  as ``BOCL`` takes them; if left out, as usual
         random_state  the seed; None for another one each time
         device        `auto`, `cpu`, `cuda` or `cuda:N`
-        verbose       whether a line is printed for every task
+        verbose       whether progress is shown on standard error
         """
         self.network = network
         self.hidden = hidden
@@ -132,15 +132,12 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             class_weight=self.class_weight,
         )
         task, _ = make_own_task(name, index, Parts((X, y), validation), cuts, lambda part: f"task '{name}', {part}")
-        learned = learner.learn(task)
+        learned = learner.learn(task, verbose=self.verbose)
         if first:
             self.learner_ = learner
             self.learned_: list[Learned] = []
             self.classes_ = np.array(learner.classes(0))
         self.learned_.append(learned)
-        if self.verbose:
-            accuracy = f"validation accuracy {learned.validation_accuracy:.1%}"
-            print(f"{name}: {accuracy}, added {learned.widths} units, {learned.added_parameters:,} parameters")
         return self
 
     def _new_learner(self, shape: tuple[int, ...]) -> BOCL:

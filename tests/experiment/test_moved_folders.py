@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from bocl.cli.main import app
 from bocl.errors import DamagedError, FolderError, WorkError
 from bocl.experiment.audit import DriftError
+from bocl.experiment.grid import plan
 from bocl.experiment.run import run
 from bocl.methods.method import Learner
 from bocl.records.events import RoundStarted, TaskDone, TaskStarted
@@ -59,7 +60,7 @@ class TestMoved:
             if isinstance(event, when) and here.exists():
                 here.rename(there)
 
-        with pytest.raises(WorkError, match=r"journal\.jsonl was moved, removed or replaced during the run"):
+        with pytest.raises(WorkError, match=r"journal\.jsonl was moved or replaced during the run"):
             run(small(), here, callback=rename)
         assert not here.exists(), "nothing is written at the old place"
         run(small(), there)
@@ -75,9 +76,32 @@ class TestMoved:
                 begun.rename(begun.with_name("away"))
                 other.rename(begun)
 
-        with pytest.raises(WorkError, match="was moved, removed or replaced"):
+        with pytest.raises(WorkError, match="was moved or replaced"):
             run(small(), begun, callback=replace)
         assert content(begun) == before
+
+    def test_a_journal_that_is_deleted_is_back_when_the_run_stops(self, tmp_path, small):
+        run(small(), tmp_path / "whole")
+
+        def delete(event):
+            if isinstance(event, TaskDone) and event.record.index == 0:
+                (tmp_path / "run" / JOURNAL).unlink()
+
+        with pytest.raises(WorkError, match="was removed during the run, which stops here; it is back"):
+            run(small(), tmp_path / "run", callback=delete)
+        run(small(), tmp_path / "run")
+        assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+    def test_a_run_is_no_place_for_runs(self, begun):
+        with pytest.raises(FolderError, match="is a run; give the folder above it"):
+            plan("digits", out=str(begun))
+
+    def test_what_is_not_ours_in_a_stale_checkpoint_stays(self, begun, small):
+        (begun / "checkpoints/task-01/mine").mkdir()
+        (begun / "checkpoints/task-01/mine/thesis.txt").write_text("years of work")
+        run(small(), begun)
+        assert (begun / "checkpoints/task-01/mine/thesis.txt").read_text() == "years of work"
+        assert not (begun / "checkpoints/task-01/model.json").exists()
 
     def test_deleting_a_lock_lets_no_second_writer_in(self, tmp_path, small):
         run(small(), tmp_path / "whole")
@@ -178,7 +202,7 @@ class TestDamageIsFoundEarly:
             run(small(), tmp_path)
         shown = CliRunner().invoke(app, ["show", str(tmp_path)])
         assert shown.exit_code == 0
-        name = "canaries/task-01.safetensors" if "canaries" in file else "checkpoints/task-02/weights"
+        name = "canaries/task-01.safetensors" if "canaries" in file else "checkpoints/task-02/weights-*.safetensors"
         assert f"{name} is missing; results come from the journal" in shown.stderr
 
     def test_run_and_show_of_a_finished_run_without_its_checkpoint_say_so(self, tmp_path, small):

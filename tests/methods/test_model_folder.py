@@ -647,3 +647,19 @@ def test_writing_tensors_leaves_nothing_in_memory():
     for size in range(2, 40):
         pack({"a": torch.zeros(size)}, "canaries, format 2")
     assert types() == before
+
+
+def test_a_load_between_saves_of_the_same_model_sees_it(tmp_path, monkeypatch):
+    learner = SN(small_mlp(), recipe=RECIPE)
+    learner.learn(hard_stream()[0])
+    learner.save(tmp_path)
+    real, failed = saving._read_tensors, []
+
+    def gone_once(folder, model):
+        if not failed:
+            failed.append(model)
+            raise FolderError("another save removed these weights, and the next one wrote them again")
+        return real(folder, model)
+
+    monkeypatch.setattr(saving, "_read_tensors", gone_once)
+    assert len(load(tmp_path).seen) == 1

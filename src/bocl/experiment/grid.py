@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -9,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from bocl.errors import NetworkError, WorkError
+from bocl.errors import FolderError, NetworkError, WorkError
 from bocl.experiment.build import build_method, build_network
 from bocl.experiment.config import DEFAULT_PRESET, Config, MethodName, folder_name, load_config, run_name
 from bocl.experiment.run import run
@@ -18,6 +19,7 @@ from bocl.experiment.store import check_folder
 from bocl.method_table import METHODS, searches
 from bocl.methods.budget import GoalSettings
 from bocl.records.events import Callback
+from bocl.records.run_log import JOURNAL
 from bocl.training.device import resolve_device
 
 Grid = list[tuple[Config, Path]]
@@ -41,6 +43,8 @@ def plan(
     """
     base = load_config(source, overrides)
     folder = Path(out) if out else Path("runs") / folder_name(source or DEFAULT_PRESET)
+    if os.path.isfile(folder / JOURNAL):
+        raise FolderError(f"{folder} is a run; give the folder above it, in which a run is called METHOD-seedN")
     graph = build_network(base.network)
     grid: Grid = []
     for method in chosen_methods(methods, base):

@@ -115,6 +115,7 @@ class Processes:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             env={"OMP_NUM_THREADS": "1", **os.environ},
             check=False,
         )

@@ -17,7 +17,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -296,12 +296,11 @@ def _read_both(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return model.json and the tensors it names, of one save."""
     while True:
         model = _read_model(folder)
-        try:
+        with suppress(FolderError):
             return model, _read_tensors(folder, model)
-        except FolderError:
-            if _read_model(folder) == model:
-                raise
-            # A save replaced the model between the two looks: take the new one.
+        # Perhaps a save replaced the model between the two looks. If it is the same one, its weights must be there now.
+        if _read_model(folder) == model:
+            return model, _read_tensors(folder, model)
 
 
 def _read_tensors(folder: Path, model: Mapping[str, Any]) -> dict[str, Any]:

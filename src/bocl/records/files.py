@@ -9,8 +9,8 @@ import errno
 import hashlib
 import io
 import os
+import re
 import secrets
-import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +26,7 @@ from bocl.errors import DamagedError, FolderError, WorkError
 from bocl.records.record import StoredFile
 
 PARTIAL = ".partial"  # ends the name of a file that is still being written
+OURS = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)((\.[0-9a-f]{8})?\.partial)?")  # in a model's folder
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -84,6 +85,8 @@ def read_stored(folder: Path, stored: StoredFile) -> bytes:
             raise DamagedError(f"{path} is damaged: it has {size} bytes, recorded were {stored.bytes}; {way_out}")
         with open_file(path) as file:
             data = file.read()
+    except PermissionError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror}; correct its permissions") from error
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror}; {way_out}") from error
     if describe(stored.file, data) != stored:
@@ -105,10 +108,16 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder that nothing names any more; failing to is harmless."""
+    """Remove a file, a link, or a folder with our files in it, which nothing names any more; failing to is harmless.
+
+    A folder with something else in it stays, and so does that.
+    """
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            for inside in path.iterdir():
+                if OURS.fullmatch(inside.name) and not inside.is_dir():
+                    inside.unlink()
+            path.rmdir()
         else:
             path.unlink(missing_ok=True)
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from bocl.errors import DamagedError, FolderError, InputError, WorkError
 from bocl.records.archives import archived_bytes
-from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, open_file, sync_directory
+from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, open_file, sync_directory, write_whole
 
 FORMAT = 3  # of a run's folder; 1 had no chain, 2 other names for some fields
 READABLE = (2, 3)
@@ -199,12 +199,18 @@ class Journal:
             there = os.path.samestat(os.lstat(self.path), os.fstat(self._descriptor))
         except OSError:
             there = False
-        if not there:
-            self.close()
-            raise WorkError(
-                f"{self.path} was moved, removed or replaced during the run, which stops here; what was recorded is "
-                "whole: to resume, give the folder in which the journal is now"
+        if there:
+            return
+        if os.fstat(self._descriptor).st_nlink == 0 and self.path.parent.is_dir() and not os.path.lexists(self.path):
+            write_whole(self.path, os.pread(self._descriptor, self._intact, 0))  # nobody else has it any more
+            found = "was removed during the run, which stops here; it is back: run the same command again to resume"
+        else:
+            found = (
+                "was moved or replaced during the run, which stops here; what was recorded is whole: move the folder "
+                "back and run the same command again to resume"
             )
+        self.close()
+        raise WorkError(f"{self.path} {found}")
 
     def append(self, record: Mapping[str, object]) -> None:
         """Write one line in one call; when this returns, the record survives a crash of the machine.

@@ -141,7 +141,7 @@ def summarise(run: str | Path) -> RunSummary:
 def _missing(folder: Path, log: RunLog) -> tuple[str, ...]:
     named = [stored.file for stored in log.files if not (folder / stored.file).is_file()]
     if log.tasks and not any(folder.glob(f"{log.checkpoint}/weights-*")):
-        named.append(f"{log.checkpoint}/weights")
+        named.append(f"{log.checkpoint}/weights-*.safetensors")
     return tuple(named)
 
 
