@@ -69,7 +69,7 @@ class TestWithoutPermission:
     @pytest.fixture
     def open_folder(self, monkeypatch):
         """Return an empty folder that anybody can reach, which pytest's are not."""
-        folder = Path(tempfile.mkdtemp())
+        folder = Path(tempfile.mkdtemp(dir="/tmp"))
         folder.chmod(0o755)
         monkeypatch.chdir(folder)
         yield folder

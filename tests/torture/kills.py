@@ -1,4 +1,4 @@
-"""Kill runs, grids, studies, picks and saves at any moment, do the same again, and see that nothing had happened.
+"""Kill whatever writes at any moment, do the same again, and see that nothing had happened.
 
 A child dies by SIGKILL, from its own hand before (or halfway through) the n-th call that changes the folder, or from
 its parent's at a random moment. Then the same command is given again in the same folder, and compared: weights,
@@ -20,9 +20,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from cases import Case, Group, check
 from commands import call, from_python, run_words, told
-from forks import Mishap, every_kill, in_a_fork
+from forks import Mishap, Work, every_kill, in_a_fork
 from states import all_it_learnt, outcome
 
 from bocl.errors import FolderError
@@ -67,6 +68,7 @@ def groups() -> list[Group]:
         *(Group(name, partial(of_runs, name, "0", most=FEWER, random_moments=6)) for name in others),
         Group("grid of 4", partial(of_runs, "bocl,sn", "0,1", most=40, random_moments=20)),
         Group("pick", of_picks, few=3),
+        Group("learn", of_learning, few=3),
         *(Group(f"save of {name}", partial(of_saves, name), few=3 * (name == "bocl")) for name in METHODS),
         Group("study", of_studies),
     ]
@@ -119,6 +121,51 @@ def of_runs(methods: str, seeds: str, place: Path, *, most: int | None, random_m
     for number in range(random_moments):
         moments = [Mishap(after=draw.uniform(0, seconds)) for _ in range(1 + number % 2)]
         yield Case(", then ".join(map(str, moments)), partial(kill, *moments))
+
+
+# Tasks that come one at a time.
+
+
+def of_learning(place: Path) -> Iterator[Case]:
+    """Kill one of three `bocl learn` in a row, give it again, and let the others follow."""
+    draw = random.Random("learn")
+    sets = [
+        word
+        for setting in (*SETTINGS[2:], "network={build='mlp', arguments={inputs=4, hidden=[6, 5]}}")
+        for word in ("--set", setting)
+    ]
+    for number in range(3):
+        inputs = np.random.default_rng(number).normal(size=(60, 4))
+        np.savez(place / f"task-{number}.npz", x=inputs, y=inputs.argmax(axis=1))
+
+    def learn(folder: str, number: int) -> Work:
+        return partial(told, "learn", str(place / folder), str(place / f"task-{number}.npz"), *sets, "--device", "cpu")
+
+    for number in range(3):
+        learn("warm-up", number)()
+    undisturbed = [in_a_fork(learn("whole", number)) for number in range(3)]
+    check(
+        all(ended.code == 0 for ended in undisturbed), f"it fails undisturbed: {[ended.said for ended in undisturbed]}"
+    )
+    wanted = outcome([place / "whole"])
+
+    def kill(killed: int, mishap: Mishap) -> Mapping[str, int]:
+        shutil.rmtree(place / "killed", ignore_errors=True)
+        deaths = 0
+        for number in range(3):
+            if number == killed:
+                ended = in_a_fork(learn("killed", number), mishap)
+                check(ended.code == 0 or ended.killed, f"it ended with {ended.code}: {ended.said}")
+                deaths += ended.killed
+            again = in_a_fork(learn("killed", number))
+            done = again.code == 2 and "nothing is left to do" in again.said  # it died after its last record
+            check(again.code == 0 or (done and number == killed), f"it ended with {again.code}: {again.said}")
+        check(outcome([place / "killed"]) == wanted, "it came to something else")
+        return {"kills of learn": deaths}
+
+    cases = [(number, mishap) for number in (0, 1) for mishap in every_kill(undisturbed[number].calls)]
+    for number, mishap in draw.sample(cases, min(FEWER, len(cases))):
+        yield Case(f"task {number}, {mishap}", partial(kill, number, mishap))
 
 
 # Picks.

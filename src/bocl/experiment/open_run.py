@@ -9,6 +9,7 @@ run.audit()
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -94,7 +95,10 @@ class OpenRun:
 
     def _learn(self, tasks: Tasks, callback: Callback, verbose: bool) -> None:
         new = tasks.given[-1]
-        if any(each.name == new.name for each in tasks.given[:-1]):
+        known = {each.name: each.sha256 for each in tasks.given[:-1]}
+        if known.get(new.name) == new.sha256:
+            raise DataError(f"{self.folder} has learnt task '{new.name}' already; nothing is left to do")
+        if new.name in known:
             raise DataError(f"{self.folder} has learnt a task '{new.name}' already; give this one another name")
         learner = self._fresh(tasks.stream)  # which settles the network of a new run
         with ExitStack() as shown:
@@ -184,23 +188,28 @@ def open(
     folder = Path(folder)
     resolve_device(device)
     graph = None if network is None else network if isinstance(network, Graph) else trace(network)
-    path = folder / JOURNAL
-    if path.is_file():
-        log = RunLog.of(read(path), path)
-        if log.starts:
-            return OpenRun(folder, _same(folder, recorded_config(log.starts[0].config, path), settings), graph, device)
-    return _begin(folder, Config(**settings), graph, device)
+    recorded = _recorded(folder)
+    if recorded is None:
+        return _begin(folder, Config(**settings), graph, device)
+    return OpenRun(folder, _same(folder, recorded, settings), graph, device)
 
 
 def open_from_overrides(folder: str | Path, overrides: Sequence[str], *, device: str = "auto") -> OpenRun:
     """Open or begin a run with ``a.b=c`` settings, as the command line gives them."""
-    if not (Path(folder) / JOURNAL).is_file():
+    if _recorded(Path(folder)) is None:
         resolve_device(device)
         return _begin(Path(folder), config_with(overrides), None, device)
     opened = open(folder, device=device)
     if config_with(overrides, to_plain(opened.config)) != opened.config:
         raise FolderError(f"{folder} was begun with other settings than {', '.join(overrides)}; leave them out")
     return opened
+
+
+def _recorded(folder: Path) -> Config | None:
+    """Return the settings of a run, None if nothing is recorded yet."""
+    path = folder / JOURNAL
+    starts = RunLog.of(read(path), path).starts if os.path.isfile(path) else []
+    return recorded_config(starts[0].config, path) if starts else None
 
 
 def _begin(folder: Path, config: Config, graph: Graph | None, device: str) -> OpenRun:
