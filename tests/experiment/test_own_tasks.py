@@ -145,13 +145,43 @@ def test_a_task_that_comes_later_needs_only_its_own_data(tmp_path):
     first, second = opened.records
     assert second.row[0] == first.row[0]
     found = opened.audit()
-    assert [task.accuracy for task in found.tasks] == [None, None]
+    assert [task.accuracy for task in found.tasks] == [None, second.row[1]]
     assert str(places[0]) in found.left_out
     write_task(tmp_path / "data", 0, "csv")
     assert [task.accuracy for task in opened.audit().tasks] == list(second.row)
     shutil.move(tmp_path / "data", tmp_path / "moved")
-    assert opened.audit().left_out
+    assert opened.audit().left_out.count("is not there") == 2
     assert not opened.audit(data=str(tmp_path / "moved")).left_out
+    (tmp_path / "moved" / places[0].name).unlink()
+    with (tmp_path / "moved" / places[1].name).open("a") as file:
+        file.write("1,2,3,4,oak\n")
+    with pytest.raises(DataError, match=r"b summer\.csv has changed since task 'b summer' was learnt"):
+        opened.audit(data=str(tmp_path / "moved"))
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_the_same_command_again_is_the_same_run(tmp_path, own, kind):
+    name = own(kind).stream.name
+    words = ["run", "digits", "--out", tmp_path / "runs", "--set", f"stream={name}", "--set", "stream.tasks=2"]
+    words += [word for setting in SETTINGS for word in ("--set", setting)]
+    command(*words)
+    before = content(tmp_path / "runs")
+    command(*words)
+    assert content(tmp_path / "runs") == before
+    at = words.index("stream.tasks=2")
+    for _ in range(2):
+        command(*words[: at - 1], *words[at + 1 :], "--out", tmp_path / "all")
+    assert len(summarise(tmp_path / "all" / "bocl-seed0").tasks) == 3
+
+
+def test_every_entry_of_a_folder_is_validated(tmp_path, own):
+    own("csv")
+    words = ["validate", "digits", *(word for setting in SETTINGS for word in ("--set", setting))]
+    command(*words, "--set", f"stream={tmp_path / 'data'}")
+    inputs, labels = samples(1)
+    np.savez(tmp_path / "data" / "z.npz", x=inputs[:, :3], y=labels)
+    with pytest.raises(DataError, match=r"task 'z' has samples of shape \(3,\)"):
+        command(*words, "--set", f"stream={tmp_path / 'data'}")
 
 
 class TestRefused:
@@ -214,6 +244,41 @@ class TestRefused:
         with pytest.raises(DataError, match="has learnt a task 'spring' already"):
             opened.learn_file(write_task(tmp_path / "data", 1, "csv"), name="spring")
         assert content(tmp_path / "run") == before
+
+    def test_the_same_task_again_changes_nothing(self, tmp_path):
+        place = write_task(tmp_path / "data", 0, "csv")
+        command("learn", tmp_path / "run", place, "--set", "recipe.epochs=1")
+        before = content(tmp_path / "run")
+        command("learn", tmp_path / "run", place)
+        assert content(tmp_path / "run") == before
+
+    def test_another_task_while_one_is_unfinished(self, tmp_path):
+        search = bocl.SearchSettings(kind="random", trials=3, round_size=1)
+        opened = bocl.open(tmp_path / "run", bocl.mlp(4, [6]), recipe=bocl.Recipe(epochs=1), search=search)
+        places = [write_task(tmp_path / "data", number, "csv") for number in range(3)]
+        opened.learn_file(places[0])
+
+        def stop(event):
+            if isinstance(event, RoundStarted) and event.trial > 1:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            opened.learn_file(places[1], callback=stop)
+        with pytest.raises(FolderError, match=r"task 'b summer' of .* is unfinished; .* from .*b summer\.csv"):
+            opened.learn_file(places[2])
+        opened.learn_file(places[1])
+
+    def test_columns_in_another_order(self, tmp_path):
+        opened = bocl.open(tmp_path / "run", recipe=bocl.Recipe(epochs=1))
+        opened.learn_file(write_task(tmp_path / "data", 0, "csv"))
+        (tmp_path / "other.csv").write_text("mass,width,age,height,label\n" + "1,2,3,4,a\n2,3,4,5,b\n" * 9)
+        with pytest.raises(DataError, match="has the columns mass, width, age, height, but the tasks before have them"):
+            opened.learn_file(tmp_path / "other.csv")
+
+    @pytest.mark.parametrize("name", ["", " ", "7"])
+    def test_a_name_that_is_none(self, tmp_path, name):
+        with pytest.raises(DataError, match="a task cannot be called"):
+            bocl.open(tmp_path / "run").learn_file(write_task(tmp_path / "data", 0, "csv"), name=name)
 
     def test_two_entries_of_one_name(self, tmp_path, own):
         config = own("csv")
@@ -287,6 +352,9 @@ class TestOpen:
         assert torch.allclose(again.predict_proba(x, 0).sum(1), torch.ones(len(x)))
         assert set(again.predict_labels(x, 1)) <= set(KINDS)
         assert "was given as arrays" in again.audit().left_out
+        assert [task.accuracy for task in again.audit(stream=streams[1]).tasks] == [None, again.records[1].row[1]]
+        with pytest.raises(DataError, match="samples of task 'a spring' are not those it was learnt from"):
+            again.audit(stream=bocl.from_arrays([samples(9)], names=[NAMES[0]]))
         assert repr(again) == f"<OpenRun {tmp_path / 'stopped'}: bocl, learnt 'a spring', 'b summer'>"
 
     def test_other_samples_under_a_name_that_is_taken_are_refused(self, tmp_path):
@@ -371,7 +439,12 @@ class TestPredict:
         )  # once more, by number
 
     @pytest.mark.parametrize(
-        ("task", "wanted"), [("spring", "no task 'spring' has been learnt"), ("2", "task 1 has not been learnt")]
+        ("task", "wanted"),
+        [
+            ("spring", "no task 'spring' has been learnt"),
+            ("2", "--task 2: .* has learnt tasks 1 to 1"),
+            ("0", "--task 0: .* 1 to 1"),
+        ],
     )
     def test_a_task_that_was_not_learnt_is_refused(self, folder, tmp_path, task, wanted):
         with pytest.raises(InputError, match=wanted):

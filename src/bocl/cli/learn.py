@@ -34,12 +34,12 @@ def learn_command(
     from bocl.records.summary import summarise
 
     scaled = None if standardise is None else str(standardise).lower()
-    short = {"network": network, "stream.label": label, "stream.standardise": scaled}
+    short = {"network": network, "stream.standardise": scaled}
     given = [f"{key}={value}" for key, value in short.items() if value is not None]
     opened = open_from_overrides(run, [*given, *(overrides or [])], device=device)
     try:
         with stopping_on_terminate():
-            opened.learn_file(task, name, verbose=True)
+            opened.learn_file(task, name, verbose=True, label=label)
     except KeyboardInterrupt as stop:
         warn("stopped; run the same command again to resume after the last finished round")
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None

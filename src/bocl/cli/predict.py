@@ -21,9 +21,11 @@ def predict_command(
     """Write the most likely label of every sample and the probability of every class."""
     import csv
     import io
+    import os
     from pathlib import Path
 
     from bocl.cli.printing import say
+    from bocl.errors import FolderError, InputError
     from bocl.methods.saving import load
     from bocl.methods.seen import task_number
     from bocl.records.files import check_place, write_whole
@@ -32,10 +34,12 @@ def predict_command(
 
     place = Path(out)
     check_place(place, OPENING, "file of predictions")
+    if not os.path.isdir(place.parent):
+        raise FolderError(f"{place.parent} is not a folder; give another file with -o")
     learner = load(run, device=device)
-    names = [about.name for about in learner.seen]
-    number = int(task) - 1 if task not in names and task.isdecimal() else task_number(task, learner.seen)
-    number = task_number(number, learner.seen)
+    if task.isdecimal() and not 1 <= int(task) <= len(learner.seen):
+        raise InputError(f"--task {task}: {run} has learnt tasks 1 to {len(learner.seen)}")
+    number = int(task) - 1 if task.isdecimal() else task_number(task, learner.seen)
     about = learner.seen[number]
     inputs, samples = read_inputs(data, about.columns)
     probabilities = learner.predict_proba(inputs, number).tolist()

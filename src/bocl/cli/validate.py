@@ -35,7 +35,7 @@ def validate_command(
     from bocl.experiment.build import build_method, build_network, build_stream, module_of
     from bocl.experiment.config import load_config
     from bocl.experiment.grid import chosen_methods, plan
-    from bocl.methods.seen import check_task
+    from bocl.methods.seen import SeenTask, check_task
     from bocl.settings import to_plain
     from bocl.tasks.streams import STREAMS
     from bocl.wording import counted
@@ -48,8 +48,11 @@ def validate_command(
         stream = config.stream
         at_hand = stream.name == "permuted-digits" or (stream.name not in STREAMS and (trust or not stream.is_code))
         if at_hand:  # without a download, so the network is tried on its samples too
-            first = build_stream(config)[0]
+            made = build_stream(config)
+            first = made[0]
             check_task(graph, first, seen=[])
+            for index in range(1, len(made)):
+                check_task(graph, made[index], seen=[SeenTask.of(first)])
             for each in configs:
                 build_method(each, graph, "cpu").check_budget(first.classes)
         network = "hidden groups " + ", ".join(f"{group.name} {group.width}" for group in graph.groups)

@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from bocl.errors import DamagedError, FolderError, InputError, WorkError
-from bocl.experiment.given import recorded_stream
+from bocl.experiment.given import Recorded, recorded_stream
 from bocl.experiment.proof import canary_drift, changed_tensor
 from bocl.experiment.provenance import machine, versions
 from bocl.experiment.store import recorded_config
@@ -134,8 +134,8 @@ def _audit(
     tensors, canaries = check_learner(folder, log, method)
     if not method.forgets:
         _check_rows(log)
-    stream = same_stream(folder, log.learnt_in[-1], data, trust=trust, given=given) if with_accuracy else None
-    accuracies = _check_accuracy(folder, log, method, stream) if stream is not None else {}
+    found = same_data(folder, log.learnt_in[-1], data, trust=trust, given=given) if with_accuracy else Recorded(None)
+    accuracies = _check_accuracy(folder, log, method, found)
     return RunAudit(
         folder,
         len(lines),
@@ -147,7 +147,7 @@ def _audit(
             TaskAudit(task, record.name, tensors.get(task), canaries.get(task), accuracies.get(task))
             for task, record in enumerate(log.tasks)
         ),
-        why_left_out(log.learnt_in[-1]) if with_accuracy and stream is None else "",
+        "; ".join(dict.fromkeys(found.missing.values())),
     )
 
 
@@ -232,12 +232,14 @@ def _check_rows(log: RunLog) -> None:
                 _compare(log.path, record, kind, first, now, f"after task {later.index + 1}", allowed)
 
 
-def _check_accuracy(folder: Path, log: RunLog, method: Learner, stream: TaskStream) -> dict[int, float]:
-    """Measure the last row of the accuracy matrix again; return {task: accuracy}."""
-    last = log.tasks[-1]
+def _check_accuracy(folder: Path, log: RunLog, method: Learner, data: Recorded) -> dict[int, float]:
+    """Measure the last row of the accuracy matrix again, as far as the data is at hand; return {task: accuracy}."""
+    last, stream = log.tasks[-1], data.stream
     allowed = _tolerance(ACCURACY, log.learnt_in[-1], *_here(method))
-    found = {}
+    found: dict[int, float] = {}
     for task, record in enumerate(log.tasks):
+        if stream is None or task in data.missing:
+            continue
         if method.seen[task] != SeenTask.of(stream[task]):
             raise DriftError(f"{_about(folder, record)}: the checkpoint has seen other inputs than these")
         for kind, split, recorded in (
@@ -249,31 +251,14 @@ def _check_accuracy(folder: Path, log: RunLog, method: Learner, stream: TaskStre
     return found
 
 
-def why_left_out(start: Start) -> str:
-    """Say why a session's data is not at hand."""
-    if not start.given:
-        code = ":" in start.config["stream"]["name"]
-        return "the stream is code, which --trust lets run" if code else "the stream was given as an object"
-    missing = next((task for task in start.given if not os.path.exists(task.place)), start.given[0])
-    where = missing.place or f"the data of task '{missing.name}', which was given as arrays,"
-    return f"{where} is not there" + (", and --data says where it is now" if missing.place else "")
-
-
-def same_stream(
-    folder: Path,
-    start: Start,
-    data: str | None,
-    *,
-    first: int = 0,
-    trust: bool = False,
-    given: TaskStream | None = None,
-) -> TaskStream | None:
-    """Return the stream a session ran on, None if it is not at hand, or refuse other data."""
-    config = recorded_config(start.config, folder / JOURNAL)
-    stream = given if given is not None else recorded_stream(config, start, data, first=first, trust=trust)
-    if stream is not None and stream.fingerprint() != start.data:
+def same_data(
+    folder: Path, start: Start, data: str | None, *, trust: bool = False, given: TaskStream | None = None
+) -> Recorded:
+    """Return the data that a session ran on, as far as it is at hand, or refuse other data."""
+    found = recorded_stream(recorded_config(start.config, folder / JOURNAL), start, data, trust=trust, given=given)
+    if found.stream is not None and found.stream.fingerprint() != start.data:
         raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
-    return stream
+    return found
 
 
 def _compare(

@@ -23,7 +23,7 @@ from bocl.experiment.audit import RunAudit
 from bocl.experiment.audit import audit as audit_run
 from bocl.experiment.build import build_method, build_network, stream_of_entries
 from bocl.experiment.config import Config, NetworkSettings, config_with
-from bocl.experiment.given import given_tasks
+from bocl.experiment.given import array_fingerprint, given_tasks
 from bocl.experiment.run import Tasks, run_tasks
 from bocl.experiment.store import recorded_config
 from bocl.methods.method import Learner
@@ -38,7 +38,6 @@ from bocl.records.record import GivenTask, TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog
 from bocl.settings import to_plain
 from bocl.tasks.entries import Entry, find_entry
-from bocl.tasks.images import fingerprint_of
 from bocl.tasks.labels import Label
 from bocl.tasks.task import Split, Task, TaskStream
 from bocl.training.device import resolve_device
@@ -74,7 +73,7 @@ class OpenRun:
             )
         for index in range(len(tasks)):
             task = tasks[index]
-            sha256 = _fingerprint(task, tasks.test_split(index))
+            sha256 = array_fingerprint(task, tasks.test_split(index))
             known = {each.name: each.sha256 for each in self._given()}
             if known.get(task.name) == sha256:
                 continue
@@ -85,11 +84,20 @@ class OpenRun:
         return self.records
 
     def learn_file(
-        self, path: str | Path, name: str | None = None, callback: Callback = ignore_events, *, verbose: bool = False
+        self,
+        path: str | Path,
+        name: str | None = None,
+        callback: Callback = ignore_events,
+        *,
+        label: str | None = None,
+        verbose: bool = False,
     ) -> list[TaskRecord]:
-        """Learn one more task from a file or folder (``tasks/entries.py``), named after it unless told otherwise."""
-        entries = [Entry(each.name, Path(each.place), each.sha256) for each in self._given()]
-        stream = stream_of_entries(self.config, [*entries, find_entry(path, name)])
+        """Learn one more task from a file or folder (``tasks/entries.py``), named after it unless told otherwise.
+
+        label  the column of labels, in a table or a dataset; `label` if left out
+        """
+        entries = [Entry(each.name, Path(each.place), each.sha256, each.label) for each in self._given()]
+        stream = stream_of_entries(self.config, [*entries, find_entry(path, name, label)])
         self._learn(Tasks(stream, given_tasks(stream), open_ended=True), callback, verbose)
         return self.records
 
@@ -97,7 +105,7 @@ class OpenRun:
         new = tasks.given[-1]
         known = {each.name: each.sha256 for each in tasks.given[:-1]}
         if known.get(new.name) == new.sha256:
-            raise DataError(f"{self.folder} has learnt task '{new.name}' already; nothing is left to do")
+            return  # learnt already, from the same data: the call may be one that was killed after its last record
         if new.name in known:
             raise DataError(f"{self.folder} has learnt a task '{new.name}' already; give this one another name")
         learner = self._fresh(tasks.stream)  # which settles the network of a new run
@@ -159,9 +167,13 @@ class OpenRun:
         """Return the labels of a task, in the order of its logits."""
         return self.learner.classes(task)
 
-    def audit(self, *, data: str | None = None) -> RunAudit:
-        """Prove that every task is as it was learnt; with the data at hand, measure its accuracy again."""
-        return audit_run(self.folder, data=data, device=self._device)
+    def audit(self, *, data: str | None = None, stream: TaskStream | None = None) -> RunAudit:
+        """Prove that every task is as it was learnt; where its data is at hand, measure its accuracy again.
+
+        data    a folder in which the files of tasks lie now
+        stream  tasks that were given as arrays, any of them
+        """
+        return audit_run(self.folder, data=data, device=self._device, stream=stream)
 
     def __repr__(self) -> str:
         names = [record.name for record in self.records]
@@ -268,8 +280,3 @@ class _LastTask:
                 f"the samples of task '{self._given[index].name}' are needed, because the method changes earlier tasks;"
                 " learn from files with bocl learn, or take a method that forgets nothing"
             )
-
-
-def _fingerprint(task: Task, test: Split) -> str:
-    parts = [array.numpy() for split in (task.train, task.validation, test) for array in (split.raw, split.labels)]
-    return hashlib.sha256(f"{task.labels}\n{task.class_weights}\n{fingerprint_of(*parts)}".encode()).hexdigest()

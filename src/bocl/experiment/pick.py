@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bocl.errors import FolderError, InputError
-from bocl.experiment.audit import check_untouched, refuse_journal, same_stream, why_left_out
+from bocl.experiment.audit import check_untouched, refuse_journal, same_data
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import read_child
 from bocl.experiment.scoring import ScoredSamples, mean_gates, score
@@ -61,9 +61,10 @@ def pick(
             return Picked(before, before)
         start = store.log.learnt_in[-1]
         carried = before.index if start.given else 0  # earlier tasks are untouched, and need not be at hand
-        stream = same_stream(folder, start, data, first=carried, trust=trust)
-        if stream is None:
-            raise InputError(f"{folder}: the picked child is scored on its task, but {why_left_out(start)}")
+        found = same_data(folder, start, data, trust=trust)
+        stream, why = found.stream, found.missing.get(before.index)
+        if stream is None or why:
+            raise InputError(f"{folder}: the picked child is scored on its task, but {why}")
         method: BOCL = load(folder / store.log.checkpoint, device=device)
         widths = method.graph.total(growth.widths for growth in method.network.growths[:-1])
         growth = read_child(store, method.network, widths, before.trials, trial.widths, method.seen[-1].classes)

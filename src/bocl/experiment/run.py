@@ -122,6 +122,9 @@ def run_tasks(
         if store.finished:
             with store.timed():  # damage is found before anything is built on it
                 check_learner(store.folder, store.log, learner)
+        if first is None or store.finished:
+            first = stream[len(store.finished)]
+            check_task(learner.graph, first, learner.seen)
         store.start(
             config,
             learner,
@@ -213,10 +216,9 @@ def _check_same_prior_trials(store: RunStore, config: Config) -> str:
     return found
 
 
-def _one_ahead(stream: TaskStream, start: int, first: Task | None) -> Iterator[Task]:
-    """Yield the tasks from ``start`` on, each made while the one before it is learnt; the first may be there."""
+def _one_ahead(stream: TaskStream, start: int, task: Task) -> Iterator[Task]:
+    """Yield the tasks from ``start`` on, the first of which is there; each is made while the one before is learnt."""
     with ThreadPoolExecutor(1, thread_name_prefix="task") as maker:
-        task = first if first is not None and start == 0 else stream[start]
         for index in range(start + 1, len(stream)):
             coming = maker.submit(stream.__getitem__, index)
             yield task

@@ -117,6 +117,11 @@ def _check_like_before(task: Task, before: SeenTask) -> None:
             f"task '{task.name}' has samples of shape {task.input_shape}, but the tasks before have {before.shape}; "
             "bring all tasks to the same shape"
         )
+    if task.columns != before.columns and sorted(task.columns) == sorted(before.columns):
+        raise DataError(
+            f"task '{task.name}' has the columns {', '.join(task.columns)}, but the tasks before have them in the "
+            f"order {', '.join(before.columns)}; bring them to the same order, because one network reads them all"
+        )
     if _in_bytes(task) != before.in_bytes:
         now, then = ("uint8", "float32") if _in_bytes(task) else ("float32", "uint8")
         raise DataError(

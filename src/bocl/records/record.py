@@ -153,11 +153,13 @@ class GivenTask:
 
     place   the file or folder; "" if it was given as arrays
     sha256  of its content
+    label   its column of labels, if it was named for this task
     """
 
     name: str
     place: str
     sha256: Sha256
+    label: str | None = None
 
 
 @dataclass(frozen=True)

@@ -40,20 +40,24 @@ class Entry:
 
     name    of the task: that of the file, without its ending
     sha256  of its content
+    label   its column of labels, if it is a table or a dataset
     """
 
     name: str
     path: Path
     sha256: str
+    label: str | None = None
 
 
-def find_entry(path: str | Path, name: str | None = None) -> Entry:
+def find_entry(path: str | Path, name: str | None = None, label: str | None = None) -> Entry:
     """Return a task's file or folder, known by its content."""
     path = Path(path)
+    if name is not None and (not name.strip() or name.isdecimal()):
+        raise DataError(f"a task cannot be called '{name}': tasks have numbers too; give it a name with a letter")
     if not os.path.exists(path):  # unlike Path.exists, it takes any name
         raise DataError(f"{path}: there is no such file or folder; give a task's data: {KINDS}")
     named = name if name is not None else path.name if path.is_dir() else path.stem
-    return Entry(named, path, _sha256(path))
+    return Entry(named, path, _sha256(path), label)
 
 
 def find_entries(folder: str | Path) -> list[Entry]:

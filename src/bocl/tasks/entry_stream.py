@@ -55,7 +55,7 @@ class EntryStream:
             raise DataError(
                 f"{entry.path} has changed since task '{entry.name}' began; restore it, or begin another run"
             )
-        parts, columns = read_entry(entry, self._label)
+        parts, columns = read_entry(entry, entry.label or self._label)
         scaled = is_table(entry.path) if self._standardise is None else self._standardise
         cuts = replace(self._cuts, standardise=scaled)
         task, test = make_own_task(entry.name, index, parts, cuts, partial(_part_name, entry))

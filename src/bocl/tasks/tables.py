@@ -49,7 +49,9 @@ class Table:
 
     def _column(self, name: str, what: str) -> Sequence[Any]:
         if name not in self.columns:
-            raise DataError(f"{self.path} has no {what} column '{name}'{did_you_mean(name, self.columns)}")
+            only = next(iter(self.columns)) if len(self.columns) == 1 else ""
+            hint = "; are its values separated by commas?" if ";" in only or "\t" in only else ""
+            raise DataError(f"{self.path} has no {what} column '{name}'{did_you_mean(name, self.columns)}{hint}")
         return self.columns[name]
 
     def _numbers(self, name: str) -> NDArray[np.float32]:
