@@ -68,7 +68,7 @@ def groups() -> list[Group]:
         *(Group(name, partial(of_runs, name, "0", most=FEWER, random_moments=6)) for name in others),
         Group("grid of 4", partial(of_runs, "bocl,sn", "0,1", most=40, random_moments=20)),
         Group("pick", of_picks, few=3),
-        Group("learn", of_learning, few=3),
+        Group("learn", of_learning, few=2),
         *(Group(f"save of {name}", partial(of_saves, name), few=3 * (name == "bocl")) for name in METHODS),
         Group("study", of_studies),
     ]

@@ -13,7 +13,7 @@ import pytest
 import bocl.errors
 
 SOURCE = Path(bocl.errors.__file__).parents[1]
-CASES = {"kills": 12, "corruption": 64, "sequences": 2, "disks": 12, "soak": 1}
+CASES = {"kills": 14, "corruption": 64, "sequences": 2, "disks": 12, "soak": 1}
 
 
 @pytest.mark.parametrize("part", CASES)
