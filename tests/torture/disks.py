@@ -16,7 +16,7 @@ from pathlib import Path
 from cases import Case, Group, check
 from commands import call, from_python, run_words, told
 from forks import Mishap, Work, in_a_fork
-from kills import SETTINGS, stopped_after
+from kills import SETTINGS, ready_to_pick
 from states import all_it_learnt, outcome, snapshot
 
 from bocl.method_table import METHODS
@@ -89,17 +89,11 @@ def of_runs(method: str, most: int | None, place: Path) -> Iterator[Case]:
 
 def of_picks(place: Path) -> Iterator[Case]:
     """Let a pick meet a disk that fails: the old child stays, or the new one is there; then pick again."""
-    two_tasks, folder = stopped_after(2, place / "two tasks"), place / "case" / "bocl-seed0"
-    task = summarise(two_tasks).tasks[-1]
-    widths = next(trial.widths for trial in task.trials if trial.widths != task.widths)
-    pick = partial(told, "pick", str(folder), "--widths", ",".join(map(str, widths)), "--device", "cpu")
-
-    def begin_again() -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(two_tasks, folder)
+    folder, widths, pick, begin_again = ready_to_pick(place)
+    kept = summarise(folder).tasks[-1].widths
 
     def audited() -> None:
-        check(summarise(folder).tasks[-1].widths in (task.widths, widths), "another child was picked")
+        check(summarise(folder).tasks[-1].widths in (kept, widths), "another child was picked")
         code, _, said = call("audit", str(folder), "--device", "cpu")
         check(code == 0, f"its audit says {said!r}")
 
@@ -112,7 +106,6 @@ def of_picks(place: Path) -> Iterator[Case]:
         check(_checkpoint(folder) == wanted, "it came to something else")
         return figures
 
-    begin_again()
     calls = in_a_fork(pick).calls
     wanted = _checkpoint(folder)
     for mishap in every_failure(calls):

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from bocl.records.events import Event, TaskDone
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
+from bocl.widths import Widths
 
 SETTINGS = (
     "stream.tasks=3",
@@ -172,16 +173,8 @@ def of_learning(place: Path) -> Iterator[Case]:
 
 def of_picks(place: Path) -> Iterator[Case]:
     """Kill a pick after the second of three tasks, make it again, and let the run go on from there."""
-    folder = place / "case" / "bocl-seed0"
+    folder, widths, pick, begin_again = ready_to_pick(place)
     go_on = partial(told, *run_words("bocl", SETTINGS, folder.parent))
-    two_tasks = stopped_after(2, place / "two tasks")
-    task = summarise(two_tasks).tasks[-1]
-    widths = next(trial.widths for trial in task.trials if trial.widths != task.widths)
-    pick = partial(told, "pick", str(folder), "--widths", ",".join(map(str, widths)), "--device", "cpu")
-
-    def begin_again() -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(two_tasks, folder)
 
     def end() -> str:
         ended = in_a_fork(go_on)
@@ -201,11 +194,25 @@ def of_picks(place: Path) -> Iterator[Case]:
         check(end() == wanted, "it came to something else")
         return {"kills of picks": 1}
 
-    begin_again()
     calls = in_a_fork(pick).calls
     wanted = end()
     for mishap in every_kill(calls):
         yield Case(f"a pick, {mishap}", partial(kill, mishap))
+
+
+def ready_to_pick(place: Path) -> tuple[Path, Widths, Work, Callable[[], None]]:
+    """Return a run's folder, the widths of another child of its second task, what picks it, and what begins again."""
+    two_tasks, folder = stopped_after(2, place / "two tasks"), place / "case" / "bocl-seed0"
+    task = summarise(two_tasks).tasks[-1]
+    widths = next(trial.widths for trial in task.trials if trial.widths != task.widths)
+
+    def begin_again() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(two_tasks, folder)
+
+    begin_again()
+    pick = partial(told, "pick", str(folder), "--widths", ",".join(map(str, widths)), "--device", "cpu")
+    return folder, widths, pick, begin_again
 
 
 def stopped_after(tasks: int, place: Path) -> Path:

@@ -37,9 +37,10 @@ def predict_command(
     if not os.path.isdir(place.parent):
         raise FolderError(f"{place.parent} is not a folder; give another file with -o")
     learner = load(run, device=device)
-    if task.isdecimal() and not 1 <= int(task) <= len(learner.seen):
+    by_number = task.isdecimal() and task not in [about.name for about in learner.seen]  # 2024.csv is called 2024
+    if by_number and not 1 <= int(task) <= len(learner.seen):
         raise InputError(f"--task {task}: {run} has learnt tasks 1 to {len(learner.seen)}")
-    number = int(task) - 1 if task.isdecimal() else task_number(task, learner.seen)
+    number = int(task) - 1 if by_number else task_number(task, learner.seen)
     about = learner.seen[number]
     inputs, samples = read_inputs(data, about.columns)
     probabilities = learner.predict_proba(inputs, number).tolist()

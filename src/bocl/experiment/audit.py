@@ -251,11 +251,9 @@ def _check_accuracy(folder: Path, log: RunLog, method: Learner, data: Recorded) 
     return found
 
 
-def same_data(
-    folder: Path, start: Start, data: str | None, *, trust: bool = False, given: TaskStream | None = None
-) -> Recorded:
-    """Return the data that a session ran on, as far as it is at hand, or refuse other data."""
-    found = recorded_stream(recorded_config(start.config, folder / JOURNAL), start, data, trust=trust, given=given)
+def same_data(folder: Path, start: Start, data: str | None, **options: Any) -> Recorded:
+    """Return the data that a session ran on, as ``recorded_stream`` does, or refuse other data."""
+    found = recorded_stream(recorded_config(start.config, folder / JOURNAL), start, data, **options)
     if found.stream is not None and found.stream.fingerprint() != start.data:
         raise InputError(f"{folder} was made from other data than what is found now; give the data with --data")
     return found

@@ -67,15 +67,22 @@ class Recorded:
 
 
 def recorded_stream(
-    config: Config, start: Start, data: str | None, *, trust: bool = False, given: TaskStream | None = None
+    config: Config,
+    start: Start,
+    data: str | None,
+    *,
+    first: int = 0,
+    trust: bool = False,
+    given: TaskStream | None = None,
 ) -> Recorded:
     """Return the data that a session ran on; refuse what has changed, by name.
 
     data   the folder of the data; of files of the user's own, one in which they lie now
+    first  number, from 0, of the first task that is needed
     trust  whether a stream that is code of the user's may be run
     given  the data of tasks that were given as arrays or as an object
     """
-    every = range(start.tasks)
+    every = range(first, start.tasks)
     if start.given:
         stream = _GivenStream(config, start, data, given)
         return Recorded(stream, {number: why for number in every if (why := stream.why_missing(number))})

@@ -8,11 +8,11 @@ run.audit()
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from bocl.records.record import GivenTask, TaskRecord
 from bocl.records.run_log import JOURNAL, RunLog
 from bocl.settings import to_plain
 from bocl.tasks.entries import Entry, find_entry
+from bocl.tasks.entry_stream import fingerprint_of_tasks
 from bocl.tasks.labels import Label
 from bocl.tasks.task import Split, Task, TaskStream
 from bocl.training.device import resolve_device
@@ -72,15 +73,9 @@ class OpenRun:
                 f"accuracies on test samples; got {type(tasks).__name__}"
             )
         for index in range(len(tasks)):
-            task = tasks[index]
-            sha256 = array_fingerprint(task, tasks.test_split(index))
-            known = {each.name: each.sha256 for each in self._given()}
-            if known.get(task.name) == sha256:
-                continue
-            given = (*self._given(), GivenTask(task.name, "", sha256))
-            self._learn(
-                Tasks(_LastTask(task, tasks.test_split(index), given), given, open_ended=True), callback, verbose
-            )
+            task, test = tasks[index], tasks.test_split(index)
+            given = (*self._given(), GivenTask(task.name, "", array_fingerprint(task, test)))
+            self._learn(Tasks(_LastTask(task, test, given), given, open_ended=True), callback, verbose)
         return self.records
 
     def learn_file(
@@ -103,6 +98,8 @@ class OpenRun:
 
     def _learn(self, tasks: Tasks, callback: Callback, verbose: bool) -> None:
         new = tasks.given[-1]
+        if not new.name.strip():
+            raise DataError("the task has no name, and it is by its name that people ask for it; give it one")
         known = {each.name: each.sha256 for each in tasks.given[:-1]}
         if known.get(new.name) == new.sha256:
             return  # learnt already, from the same data: the call may be one that was killed after its last record
@@ -247,10 +244,7 @@ def suitable_network(task: Task) -> NetworkSettings:
     shape = task.input_shape
     if len(shape) == 3:
         return NetworkSettings("convnet", {"channels": shape[0]})
-    inputs = 1
-    for size in shape:
-        inputs *= size
-    return NetworkSettings("mlp", {"inputs": inputs, "hidden": [64, 32]})
+    return NetworkSettings("mlp", {"inputs": prod(shape), "hidden": [64, 32]})
 
 
 class _LastTask:
@@ -271,8 +265,7 @@ class _LastTask:
         return self._test
 
     def fingerprint(self) -> str:
-        lines = (f"{task.name}\n{task.sha256}\n" for task in self._given)
-        return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+        return fingerprint_of_tasks((task.name, task.sha256) for task in self._given)
 
     def _check(self, index: int) -> None:
         if index != len(self._given) - 1:

@@ -61,7 +61,7 @@ def pick(
             return Picked(before, before)
         start = store.log.learnt_in[-1]
         carried = before.index if start.given else 0  # earlier tasks are untouched, and need not be at hand
-        found = same_data(folder, start, data, trust=trust)
+        found = same_data(folder, start, data, first=carried, trust=trust)
         stream, why = found.stream, found.missing.get(before.index)
         if stream is None or why:
             raise InputError(f"{folder}: the picked child is scored on its task, but {why}")

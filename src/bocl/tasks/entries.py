@@ -52,8 +52,6 @@ class Entry:
 def find_entry(path: str | Path, name: str | None = None, label: str | None = None) -> Entry:
     """Return a task's file or folder, known by its content."""
     path = Path(path)
-    if name is not None and (not name.strip() or name.isdecimal()):
-        raise DataError(f"a task cannot be called '{name}': tasks have numbers too; give it a name with a letter")
     if not os.path.exists(path):  # unlike Path.exists, it takes any name
         raise DataError(f"{path}: there is no such file or folder; give a task's data: {KINDS}")
     named = name if name is not None else path.name if path.is_dir() else path.stem

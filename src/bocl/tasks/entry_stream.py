@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -43,8 +43,7 @@ class EntryStream:
 
     def fingerprint(self) -> str:
         """Return a sha256 of the names and contents of all entries."""
-        lines = (f"{entry.name}\n{entry.sha256}\n" for entry in self.entries)
-        return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+        return fingerprint_of_tasks((entry.name, entry.sha256) for entry in self.entries)
 
     def _read(self, index: int) -> tuple[Task, Split]:
         kept = self._read_last.get(checked_index(index, len(self)))
@@ -63,6 +62,12 @@ class EntryStream:
         # The next task is read while one is learnt, and its test samples are asked for afterwards: two are enough.
         self._read_last = {**dict([*self._read_last.items()][-1:]), index: made}
         return made
+
+
+def fingerprint_of_tasks(tasks: Iterable[tuple[str, str]]) -> str:
+    """Return a sha256 of tasks, each given by its name and the sha256 of its content."""
+    lines = (f"{name}\n{sha256}\n" for name, sha256 in tasks)
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def _part_name(entry: Entry, part: str) -> str:
