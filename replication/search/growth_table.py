@@ -23,6 +23,7 @@ from bocl.experiment.config import Config, load_config
 from bocl.experiment.provenance import machine, versions
 from bocl.methods.expand import growth_cost
 from bocl.methods.failures import check_trained
+from bocl.methods.reading import Choice, ReadingSpace
 from bocl.methods.rounds import LocalTrainer, Round, RoundMaker, TrainedChild, padding
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.search.improvement import spread_points
@@ -90,7 +91,7 @@ def make_table(
             table = replace(table, tasks=(*table.tasks, made))
             tell(table)
         if index < tasks:
-            places = [points.index(_best(table.tasks[index - 1], config.reward.alpha))]
+            places = [points.index(_best(table.tasks[index - 1], config.reward.alpha or 0.0))]
             (child,) = _train(config, network, shown, points, places, LocalTrainer(), seed=0)
             check_trained(child.fit.accuracy, task.name, child.failure)
             network.commit(child.growth)
@@ -128,7 +129,7 @@ def _cut(task: Task, seed: int) -> tuple[Task, Split]:
 
 
 def _points(config: Config, network: ExpandableNetwork, index: int, count: int) -> list[Widths]:
-    bounds = config.search.bounds_for(len(network.graph.groups))
+    bounds = config.search.bounds_for(network.graph.widths)
     return spread_widths(bounds, count, seed_for(config.seed, "table", index))
 
 
@@ -143,8 +144,9 @@ def _tabulate(
     seeds: int,
 ) -> TaskTable:
     """Train the widths of one task and return its table."""
-    bounds = config.search.bounds_for(len(network.graph.groups))
-    cost = growth_cost(network, task.classes, config.reward)
+    bounds = config.search.bounds_for(network.graph.widths)
+    space = ReadingSpace(network, task.classes, [Choice("all", network.all_tasks)])
+    cost = growth_cost(space, config.reward)
     rows = np.array(points, dtype=np.int64)
     trainer = LocalTrainer()
     seen, judged = np.zeros((len(points), seeds)), np.zeros((len(points), seeds))
@@ -187,8 +189,9 @@ def _train(
         chosen,
         tuple(seed_for(config.seed, "table child", shown.index, seed, at) for at in places),
         seed_for(config.seed, "table order", shown.index, seed),
-        padding(chosen, config.search.bounds_for(len(network.graph.groups))),
+        padding(chosen, config.search.bounds_for(network.graph.widths)),
         config.recipe,
+        reads=(network.all_tasks,) * len(chosen),
         memory_gb=config.search.memory_gb,
     )
     return trainer(asked, network, shown)

@@ -51,7 +51,7 @@ def measure_agreement(
         network.commit(base.growth(0))
         task = task_to_device(stream[1], 1, device)
         classes = stream[1].classes
-        together = network.grow([z] * seeds, classes, seeds=range(seeds), pad_to=config.search.bounds_for(len(z)))
+        together = network.grow([z] * seeds, classes, seeds=range(seeds), pad_to=config.search.bounds_for(graph.widths))
         ours = [fit.accuracy for fit in train(together, [task], config.recipe, seed=0)]
         exact = replace(config.recipe, precision="float32")
         plain = []

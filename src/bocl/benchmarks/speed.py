@@ -165,7 +165,7 @@ def _child(
     """Return one child as a tutorial would write it: its own tensors, and a forward pass that joins it all."""
     growth = network.grow([case.widths], 10, seeds=[0]).growth(0)
     own = {name: tensor.to(device).requires_grad_() for name, tensor in growth.tensors.items()}
-    frozen = network.frozen
+    frozen = network.frozen()
     assert frozen is not None
 
     def forward(x: Tensor) -> Tensor:

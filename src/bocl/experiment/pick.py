@@ -12,7 +12,7 @@ from pathlib import Path
 from bocl.errors import FolderError, InputError
 from bocl.experiment.audit import check_untouched, refuse_journal, same_data
 from bocl.experiment.proof import make_canaries
-from bocl.experiment.round_archive import read_child
+from bocl.experiment.round_archive import read_child, reads_of_child
 from bocl.experiment.scoring import ScoredSamples, mean_gates, score
 from bocl.experiment.store import RunStore, recorded_config
 from bocl.methods.bocl import BOCL
@@ -57,7 +57,8 @@ def pick(
     with RunStore.open(folder, config) as store:
         before = _last_task(store, task)
         trial = choose(before.trials, wanted) if isinstance(wanted, Criterion) else _trial_of(before, wanted)
-        if trial.widths == before.widths:
+        number = before.trials.index(trial)
+        if (trial.widths, reads_of_child(store, before, number)) == (before.widths, before.reads_tasks):
             return Picked(before, before)
         start = store.log.learnt_in[-1]
         carried = before.index if start.given else 0  # earlier tasks are untouched, and need not be at hand
@@ -66,8 +67,7 @@ def pick(
         if stream is None or why:
             raise InputError(f"{folder}: the picked child is scored on its task, but {why}")
         method: BOCL = load(folder / store.log.checkpoint, device=device)
-        widths = method.graph.total(growth.widths for growth in method.network.growths[:-1])
-        growth = read_child(store, method.network, widths, before.trials, trial.widths, method.seen[-1].classes)
+        growth = read_child(store, method.network, before.trials, number, method.seen[-1].classes)
         method.replace_last(growth)
         tasks = [stream[index] for index in range(carried, before.index + 1)]
         samples = ScoredSamples(method, stream, tasks)
@@ -82,6 +82,7 @@ def pick(
             parameters=method.network.parameters_by_task()[-1],
             stored=sum(method.parameters().values()),
             attention=mean_gates(method, before.index, samples.validation[-1]),
+            reads=growth.reads,
         )
         store.start(config, method, start.data, given=start.given, prior_trials=store.log.prior_trials)
         store.commit(record, method, make_canaries(method, tasks[-1]))

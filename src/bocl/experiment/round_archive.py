@@ -12,12 +12,11 @@ from bocl.methods.rounds import LocalTrainer, Round, RoundTrainer, TrainedChild,
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import Growth, GrowthSpace
+from bocl.networks.growth import Growth
 from bocl.records.events import Callback, ignore_events
-from bocl.records.record import RoundFit, RoundRecord, Trial
+from bocl.records.record import RoundFit, RoundRecord, TaskRecord, Trial
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort, Fit
-from bocl.widths import Widths
 
 
 class RoundArchive:
@@ -69,21 +68,26 @@ class RoundArchive:
             "seeds": list(asked.seeds),
             "fits": [asdict(_written(child)) for child in children],
             "children_at_once": self._store.log.halvings.get(place),
+            "reads": list(asked.reads),
         }
         self._store.keep_round(facts, join_tensors([child.growth.tensors for child in children]))
         return children
 
     def _recall(self, record: RoundRecord, asked: Round, network: ExpandableNetwork) -> list[TrainedChild]:
         where = f"{self._store.log.path}: round {record.number} of task {record.task + 1}"
-        for what, old, new in (("widths", record.widths, asked.widths), ("seeds", record.seeds, asked.seeds)):
+        reads = record.reads or asked.reads  # early records have none: they read all, or nothing
+        for what, old, new in (
+            ("widths", record.widths, asked.widths),
+            ("seeds", record.seeds, asked.seeds),
+            ("tasks to read", reads, asked.reads),
+        ):
             if old != new:
                 raise FolderError(
                     f"{where} was trained with the {what} {list(old)}, and now {list(new)} are asked for: "
                     "another version of bocl, another machine, or a searcher that is not deterministic; resume with "
                     "what began the run, or start again in another folder"
                 )
-        before = network.graph.no_units if asked.fresh else network.widths
-        growths = read_growths(self._store, record, network, before, asked.classes)
+        growths = read_growths(self._store, record, network, asked.reads, asked.classes)
         children = []
         for growth, fit in zip(growths, record.fits, strict=True):
             effort = Effort(fit.samples, fit.seconds)
@@ -93,40 +97,60 @@ class RoundArchive:
 
 
 def read_growths(
-    store: RunStore, record: RoundRecord, network: ExpandableNetwork, before: Widths, classes: int
+    store: RunStore,
+    record: RoundRecord,
+    network: ExpandableNetwork,
+    reads: Sequence[tuple[int, ...]],
+    classes: int,
 ) -> list[Growth]:
-    """Return what the children of a round added to a network of the widths ``before``; a failed one has no tensors."""
-    space = GrowthSpace(network.graph, before, classes, network.settings)
+    """Return what the children of a round added, each of which reads ``reads``; a failed one has no tensors."""
     try:
         parts = part_tensors(store.recall(record), len(record.widths))
-        for z, fit, tensors in zip(record.widths, record.fits, parts, strict=True):
-            check_tensors(tensors, {} if fit.failure else space.shapes(z))
+        for z, fit, tensors, read in zip(record.widths, record.fits, parts, reads, strict=True):
+            check_tensors(tensors, {} if fit.failure else network.space(classes, read).shapes(z))
     except NetworkError as error:
         raise FolderError(
             f"{store.folder / record.weights.file} does not hold the children of its round: {error}; "
             "restore the folder from a copy, or start again in another"
         ) from error
     return [
-        Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()})
-        for z, tensors in zip(record.widths, parts, strict=True)
+        Growth(z, classes, {name: tensor.to(network.device) for name, tensor in tensors.items()}, read)
+        for z, tensors, read in zip(record.widths, parts, reads, strict=True)
     ]
 
 
 def read_child(
-    store: RunStore, network: ExpandableNetwork, before: Widths, trials: Sequence[Trial], widths: Widths, classes: int
+    store: RunStore, network: ExpandableNetwork, trials: Sequence[Trial], number: int, classes: int
 ) -> Growth:
-    """Return what a trained child of the last task added to the network when it had the widths ``before``.
+    """Return what child ``number`` of the last task's trials added to the network.
 
     Trials are the children of the task's rounds, in order. A base network may have been trained before them, to
-    measure how hard the task is; it can have any widths.
+    measure how hard the task is.
     """
-    rounds = store.log.rounds.get(len(network.tasks) - 1, [])
-    children = [(entry, at) for entry in rounds for at in range(len(entry.widths))]
-    found = {entry.widths[at]: (entry, at) for entry, at in children[len(children) - len(trials) :]}
-    if widths not in found:
-        raise FolderError(f"{store.log.path} names no round with the widths {widths}; pick another child")
-    entry, at = found[widths]
-    return read_growths(store, entry, network, before, classes)[at]
+    entry, at = _round_of(store, len(network.tasks) - 1, trials, number)
+    return read_growths(store, entry, network, _reads(entry), classes)[at]
+
+
+def reads_of_child(store: RunStore, task: TaskRecord, number: int) -> tuple[int, ...]:
+    """Return the tasks whose units child ``number`` of a task's trials reads."""
+    entry, at = _round_of(store, task.index, task.trials, number)
+    return _reads(entry)[at]
+
+
+def _round_of(store: RunStore, task: int, trials: Sequence[Trial], number: int) -> tuple[RoundRecord, int]:
+    """Return the round of a trial, and its place there."""
+    rounds = store.log.rounds.get(task, [])
+    children = [(entry, at) for entry in rounds for at in range(len(entry.widths))][-len(trials) :]
+    if len(children) == len(trials):
+        entry, at = children[number]
+        if entry.widths[at] == trials[number].widths:
+            return entry, at
+    raise FolderError(f"{store.log.path} names no round with the widths {trials[number].widths}; pick another child")
+
+
+def _reads(entry: RoundRecord) -> tuple[tuple[int, ...], ...]:
+    """Return what each child of a round reads; in early records that is all, which a first network has none of."""
+    return entry.reads or (tuple(range(entry.task)),) * len(entry.widths)
 
 
 def _written(child: TrainedChild) -> RoundFit:

@@ -190,6 +190,10 @@ def _learn_one(
         attention=mean_gates(learner, task.index, samples.validation[-1]),
         diagnostics=learned.diagnostics,
         bests=score_bests(store, learner, learned.trials, samples.test[-1]) if config.test_curve else (),
+        reads=learned.reads,
+        limit=learned.limit,
+        bounds=learned.bounds,
+        widened=learned.widened,
     )
 
 

@@ -14,7 +14,6 @@ import torch
 from bocl.experiment.round_archive import read_child
 from bocl.experiment.store import RunStore
 from bocl.methods.method import Learner
-from bocl.networks.compact import assemble
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.records.record import Trial
 from bocl.tasks.task import Task, TaskStream
@@ -62,11 +61,11 @@ def score_bests(
     network = learner.network
     if not trials or not isinstance(network, ExpandableNetwork):
         return ()
-    frozen, classes = network.tasks[-2], network.growths[-1].classes
+    classes = network.growths[-1].classes
     found, best = [], -math.inf
     for number, trial in enumerate(trials):
         if not trial.failed and trial.reward > best:
             best = trial.reward
-            growth = read_child(store, network, frozen.widths, trials, trial.widths, classes)
-            found.append((number, accuracy(assemble(network.graph, frozen, growth), test)))
+            growth = read_child(store, network, trials, number, classes)
+            found.append((number, accuracy(network.candidate(growth), test)))
     return tuple(found)

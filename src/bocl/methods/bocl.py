@@ -16,10 +16,11 @@ from torch import nn
 from bocl.checks import PositiveInt, checked
 from bocl.errors import ConfigError, NetworkError
 from bocl.methods.budget import GoalSettings, check_affordable, task_budget
-from bocl.methods.expand import Candidates, Expansion, expand, growth_cost, growth_problem
+from bocl.methods.expand import Candidates, Expansion, expand, growth_cost
 from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
 from bocl.methods.method import Learned, State
+from bocl.methods.reading import Choice, ReadingSpace, own_parameters, reading_choices
 from bocl.methods.reward import RewardSettings
 from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.methods.seen import SeenTask
@@ -29,6 +30,7 @@ from bocl.records.events import Callback
 from bocl.records.journal import to_json
 from bocl.records.prior_trials import check_experience
 from bocl.records.record import Experience
+from bocl.search.problem import Problem
 from bocl.search.searchers import SearcherFactory, make_searcher, wants_difficulty
 from bocl.search.settings import SearchSettings
 from bocl.seeding import seed_for
@@ -81,7 +83,7 @@ class BOCL(GrowingLearner):
         self.prior_trials = tuple(checked("prior_trials", task, Experience) for task in prior_trials)
         check_experience(self.prior_trials, len(self.graph.groups), "prior_trials")
         self.history: list[Experience] = []  # what the search of every task but the first tried
-        search.bounds_for(len(self.graph.groups))  # refuse bounds that do not fit now, not at the second task
+        search.bounds_for(self.graph.widths)  # refuse bounds that do not fit now, not at the second task
 
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
         """Search, train, keep the best child."""
@@ -92,6 +94,9 @@ class BOCL(GrowingLearner):
         return replace(
             learned,
             trials=found.trials,
+            limit=found.limit,
+            bounds=found.bounds,
+            widened=found.widened,
             difficulty=found.difficulty,
             effort=found.effort,
             diagnostics=found.diagnostics,
@@ -101,16 +106,28 @@ class BOCL(GrowingLearner):
         rounds = RoundMaker(
             data.index, data.classes, self.recipe, self.seed, self.search.memory_gb, self.search.children_at_once
         )
-        cost = growth_cost(self.network, data.classes, self.reward)
-        bounds = self.search.bounds_for(len(self.graph.groups))
-        problem = replace(
-            growth_problem(self.network, data.classes, bounds, self.reward.alpha, cost),
+        choices = reading_choices(self.network, data) if self.seen else (Choice("own", ()),)
+        space = ReadingSpace(self.network, data.classes, choices)
+        cost = growth_cost(space, self.reward)
+        alpha = self.reward.alpha
+        tolerance = self.goal.tolerance if self.goal.target is None and alpha is None else None
+        budget = task_budget(self.network, self.goal, tasks=self._tasks_left)
+        if tolerance is not None and self.goal.budget is None:  # no task costs more than a network of its own
+            own = own_parameters(self.network, data.classes)
+            budget = own if budget is None else min(budget, own)
+        problem = Problem(
+            space.bounds(self.search.bounds_for(self.graph.widths)),
+            parameters=space.parameters,
+            penalty=lambda points: (alpha or 0.0) * cost(points),
             history=(*self.prior_trials, *self.history),
             seed=seed_for(self.seed, "search", data.index),
-            budget=task_budget(self.network, self.goal, tasks=self._tasks_left),
+            budget=budget,
             target=self.goal.target,
+            tolerance=tolerance,
+            choices=space.kinds,
         )
-        candidates = Candidates(self.network, data, problem, cost, rounds, trainer, callback)
+        halving = self.search.halving
+        candidates = Candidates(self.network, data, problem, space, cost, rounds, trainer, callback, halving=halving)
         if not self.seen:
             base = candidates.train_base("base")
             check_trained(base.fit.accuracy, data.name, base.failure)

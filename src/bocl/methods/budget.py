@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bocl.checks import Positive, PositiveInt, section
+from bocl.checks import Fraction, Positive, PositiveInt, section
 from bocl.errors import ConfigError
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSpace
@@ -32,16 +32,21 @@ Budget = Annotated[PositiveInt, Field(le=MOST_BUDGET)]
 @section("goal")
 @dataclass(frozen=True)
 class GoalSettings:
-    """What a search may spend, and what is enough; None sets no limit.
+    """What is wanted of a search, and what it may spend; None sets no limit.
 
-    budget        most parameters each task after the first may add, all of them: shared, head, attention, norms
+    budget        most parameters each task after the first may add, all of them: shared, head, attention, norms. With
+                  the tolerance as goal, None is what a network of its own would take
     total_budget  most parameters stored after the last task; what one task leaves, those after it may use
     target        validation accuracy to be reached: the smallest network that does is wanted, whatever reward.alpha
+    tolerance     accuracy that may be lost for a smaller network: the smallest one is wanted that is so close to the
+                  best the search finds, or within the standard error of that one if it is larger. It is the goal where
+                  no target and no reward.alpha is given
     """
 
     budget: Budget | None = None
     total_budget: Budget | None = None
     target: Annotated[Positive, Field(le=1)] | None = None
+    tolerance: Fraction = 0.005
 
 
 def check_affordable(network: ExpandableNetwork, goal: GoalSettings, classes: int, *, tasks: int) -> None:
@@ -82,12 +87,13 @@ def most_units(network: ExpandableNetwork, shape: Widths, classes: int, *, tasks
         steps = [scaled(shape, k)] * tasks
         if not network.tasks:
             steps[0] = network.graph.widths
-        widths, room = network.widths, left
+        widths, room = network.widths(), left
         for z in steps:
             room -= int(GrowthSpace(network.graph, widths, classes, network.settings).count_all(z))
             if room < 0:
                 return False
-            widths = network.graph.total([widths, z])
+            if network.settings.reads != "first":
+                widths = network.graph.total([widths, z])
         return True
 
     high = 1
@@ -108,7 +114,9 @@ def _base_parameters(network: ExpandableNetwork, classes: int) -> int:
 
 
 def _least(network: ExpandableNetwork, classes: int) -> int:
-    """Count what one more task adds without growing; before the first task, what the second will add."""
-    graph = network.graph
-    widths = network.widths if network.tasks else graph.widths
+    """Count the least that one more task can add; before the first task, what the second will add."""
+    graph, reads = network.graph, network.settings.reads
+    if reads == "own":
+        return int(GrowthSpace.first(graph, classes).count_all((1,) * len(graph.groups)))
+    widths = network.widths() if network.tasks and reads == "all" else graph.widths  # the first task's are the base's
     return int(GrowthSpace(graph, widths, classes, network.settings).count_all(graph.no_units))

@@ -14,22 +14,25 @@ from numpy.typing import NDArray
 
 from bocl.errors import InputError
 from bocl.methods.failures import check_trained
+from bocl.methods.reading import ReadingSpace
 from bocl.methods.reward import RewardSettings, make_cost
 from bocl.methods.rounds import RoundMaker, RoundTrainer, TrainedChild, padding
 from bocl.methods.searcher_answers import as_widths, asked_widths, check_searcher
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import Growth
+from bocl.networks.growth import Growth, GrowthSpace
 from bocl.records.events import Callback, RoundStarted, TrialDone
-from bocl.records.record import Diagnostics, Trial
+from bocl.records.record import Diagnostics, Limit, Trial
+from bocl.search.lattice import lies_in
 from bocl.search.problem import Explains, Problem, Searcher
 from bocl.search.searchers import SearcherFactory
-from bocl.search.settings import SearchSettings
+from bocl.search.settings import MOST_UNITS, SearchSettings
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
 from bocl.training.trainer import Effort
 from bocl.widths import Widths
 from bocl.wording import counted
 
+MOST_WIDENINGS = 3
 Cost = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
@@ -40,6 +43,9 @@ class Expansion:
     growth: Growth  # of the winner
     trials: tuple[Trial, ...] = ()  # every child, z = 0 first
     difficulty: float = math.nan  # where it was measured
+    limit: Limit = ""  # what kept it from growing further
+    bounds: Widths = ()  # of the widths, in the end
+    widened: int = 0  # how often
     effort: Effort = Effort()  # noqa: RUF009 - frozen
     diagnostics: Diagnostics | None = None  # of a searcher that has any
 
@@ -52,43 +58,103 @@ def expand(
     *,
     difficulty: bool,
 ) -> Expansion:
-    """Search the widths to add for a task; the network is left as it is.
+    """Search what to add for a task; the network is left as it is.
 
-    Trains the rounds the searcher asks for; z = 0 is trained with the first of them, or before it where children are
-    trained one by one. With ``difficulty``, M_t = A¹ - A² is measured before: A¹ of a fresh base network, A² of z = 0;
-    it is NaN where it is not, or where one of the two fails.
+    Trains the rounds the searcher asks for. With the first of them, or before it where children are trained one by
+    one, those that are always candidates are trained: z = 0, and a network of the task's own in the base network's
+    shape where that is a choice. With ``difficulty``, M_t = A¹ - A² is measured before: A¹ of a fresh base network, A²
+    of z = 0; it is NaN where it is not, or where one of the two fails.
+
+    Where ``search.bounds`` leaves the bounds open and the best child lies on some that the budget lets it pass, they
+    are doubled and the search goes on, with what is left of its trials.
     """
     zero = (0,) * len(problem.bounds)
+    if "first" not in problem.choices and problem.choices:
+        zero = candidates.space.point((1,) * problem.groups, problem.choices[0])  # the smallest network of its own
+    given = [zero, *candidates.own_network(problem)]
     if difficulty:
         fresh = candidates.train_base("difficulty")
-        (reused,) = candidates.train("difficulty", [zero])
-        problem = replace(problem, trained=(reused,), difficulty=fresh.fit.accuracy - reused.accuracy)
+        reused, *_ = told = candidates.train("difficulty", given)
+        problem = replace(problem, trained=tuple(told), difficulty=fresh.fit.accuracy - reused.accuracy)
     else:
-        problem = replace(problem, pending=(zero,), difficulty=math.nan)
-    searcher = make_searcher(problem, search)
-    check_searcher(searcher)
-    while widths := _next_round(searcher, search, problem, candidates.trained, zero):
-        searcher.tell(candidates.train("search", widths, trials=search.most_trials))
-    winner = candidates.winner(searcher)
+        problem = replace(problem, pending=tuple(given), difficulty=math.nan)
+    widened = 0
+    left = search
+    while True:
+        searcher = make_searcher(problem, left)
+        check_searcher(searcher)
+        while points := _next_round(searcher, left, problem, candidates, given):
+            searcher.tell(candidates.train("search", points, trials=search.most_trials))
+        winner, point = candidates.winner(searcher)
+        wider = _wider(problem, point) if search.bounds is None else problem.bounds
+        tried = len(candidates.trials) - len(given)
+        if wider == problem.bounds or tried >= search.most_trials or widened == MOST_WIDENINGS:
+            break
+        widened += 1
+        problem = replace(problem, bounds=wider, trained=tuple(candidates.told), pending=())
+        candidates.problem = problem
+        left = replace(search, warm_points=0, trials=search.most_trials - tried)
     diagnostics = searcher.diagnostics() if isinstance(searcher, Explains) else None
-    return Expansion(winner.growth, tuple(candidates.trials), problem.difficulty, candidates.effort, diagnostics)
+    return Expansion(
+        winner.growth,
+        tuple(candidates.trials),
+        problem.difficulty,
+        _limit(problem, point),
+        problem.bounds[: problem.groups],
+        widened,
+        candidates.effort,
+        diagnostics,
+    )
 
 
 def _next_round(
-    searcher: Searcher, search: SearchSettings, problem: Problem, trained: dict[Widths, TrainedChild], zero: Widths
+    searcher: Searcher, search: SearchSettings, problem: Problem, candidates: Candidates, given: list[Widths]
 ) -> list[Widths]:
-    """Return the widths to train next, z = 0 among the first; [] ends the search."""
+    """Return the points to train next, ``given`` among the first; [] ends the search."""
+    trained = candidates.trained
     if not trained and search.round_size == 1:
-        return [zero]
-    asked = asked_widths(searcher.ask(search.round_size), problem, {*trained, zero})
-    return asked if trained else [zero, *asked]
+        return given
+    asked = asked_widths(searcher.ask(search.round_size), problem, {*trained, *given})
+    return asked if trained else [*given, *asked]
+
+
+def _wider(problem: Problem, point: Widths) -> Widths:
+    """Return the bounds, twice as wide where the point lies on one and the budget lets it pass."""
+    on_bound = [point[group] == bound for group, bound in enumerate(problem.bounds[: problem.groups])]
+    passes = _passes(problem, point)
+    widths = [
+        min(2 * bound, MOST_UNITS) if bound and on and free else bound
+        for bound, on, free in zip(problem.bounds, on_bound, passes, strict=False)
+    ]
+    return (*widths, *problem.bounds[problem.groups :])
+
+
+def _limit(problem: Problem, point: Widths) -> Limit:
+    """Return what kept the best child from being larger."""
+    passes = _passes(problem, point)
+    if not any(passes):
+        return "budget"
+    bounds = problem.bounds[: problem.groups]
+    if all(point[group] == bound for group, bound in enumerate(bounds) if passes[group]):
+        return "bounds"
+    if problem.target is not None:
+        return "target"
+    return "price" if problem.tolerance is None else "tolerance"
+
+
+def _passes(problem: Problem, point: Widths) -> list[bool]:
+    """Return for every group whether the budget allows one more unit of it."""
+    more = np.repeat(np.array([point], dtype=np.int64), problem.groups, axis=0)
+    more[np.arange(problem.groups), np.arange(problem.groups)] += 1
+    return [bool(allowed) for allowed in problem.allowed(more)]
 
 
 class Candidates:
     """The children of one task: trained in rounds, scored, and kept until one of them wins.
 
-    trained  widths → child
+    trained  point → child
     trials   one for each, in the order they were trained
+    told     the same, with points for widths, as a searcher is told
     effort   what all trainings took, the fresh base network's too
     """
 
@@ -97,16 +163,29 @@ class Candidates:
         network: ExpandableNetwork,
         data: DeviceTask,
         problem: Problem,
+        space: ReadingSpace,
         cost: Cost,
         rounds: RoundMaker,
         trainer: RoundTrainer,
         callback: Callback,
+        *,
+        halving: bool = False,
     ) -> None:
         self.trained: dict[Widths, TrainedChild] = {}
         self.trials: list[Trial] = []
+        self.told: list[Trial] = []
         self.effort = Effort()
-        self._network, self._data, self._problem, self._cost = network, data, problem, cost
-        self._rounds, self._trainer, self._callback = rounds, trainer, callback
+        self.problem, self.space = problem, space
+        self._network, self._data, self._cost = network, data, cost
+        self._rounds, self._trainer, self._callback, self._halving = rounds, trainer, callback, halving
+
+    def own_network(self, problem: Problem) -> list[Widths]:
+        """Return the point of a network of its own, in the base network's shape, where it may be asked for."""
+        base = self._network.graph.widths
+        if "own" not in problem.choices or not lies_in(base, problem.bounds[:-1]):
+            return []
+        point = self.space.point(base, "own")
+        return [point] if problem.allowed(np.array([point], dtype=np.int64))[0] else []
 
     def train_base(self, purpose: str) -> TrainedChild:
         """Train a fresh base network, which is no trial."""
@@ -116,60 +195,71 @@ class Candidates:
         self.effort += base.fit.effort
         return base
 
-    def train(self, purpose: str, widths: Sequence[Widths], *, trials: int = 0) -> list[Trial]:
-        """Train children with these widths as one round and return their trials.
+    def train(self, purpose: str, points: Sequence[Widths], *, trials: int = 0) -> list[Trial]:
+        """Train children at these points as one round and return their trials, as a searcher is told.
 
         trials  most that the search may make; 0 outside the search
         """
         first = len(self.trials)
-        seeds = [seed_for(self._rounds.seed, "child", self._rounds.task, first + at) for at in range(len(widths))]
-        asked = self._rounds.children(purpose, widths, seeds, padding(widths, self._problem.bounds))
+        seeds = [seed_for(self._rounds.seed, "child", self._rounds.task, first + at) for at in range(len(points))]
+        parted = [self.space.parted(point) for point in points]
+        widths, reads = [widths for widths, _ in parted], [choice.reads for _, choice in parted]
+        pad_to = padding(widths, self.problem.bounds[: self.problem.groups])
+        asked = self._rounds.children(purpose, widths, seeds, pad_to, reads)
         self._callback(RoundStarted(purpose, asked.widths, first if trials else 0, trials))
         # In a run the trainer is a RoundArchive around a LocalTrainer.
-        for z, child in zip(widths, self._trainer(asked, self._network, self._data, self._callback), strict=True):
-            self.trained[z] = child
-            self.trials.append(self._trial(z, child))
+        for point, child in zip(points, self._trainer(asked, self._network, self._data, self._callback), strict=True):
+            self.trained[point] = child
+            self.trials.append(self._trial(point, child))
+            self.told.append(replace(self.trials[-1], widths=point))
             self.effort += child.fit.effort
         if trials:
             for number, trial in enumerate(self.trials[first:], start=first):
-                self._callback(TrialDone(number, trial, self.trained[trial.widths].fit.loss))
-        return self.trials[first:]
+                self._callback(TrialDone(number, trial, self.trained[self.told[number].widths].fit.loss))
+        return self.told[first:]
 
-    def winner(self, searcher: Searcher) -> TrainedChild:
-        """Return the child that the searcher takes, or say why there is none."""
+    def winner(self, searcher: Searcher) -> tuple[TrainedChild, Widths]:
+        """Return the child that the searcher takes, and its point, or say why there is none."""
         name = self._data.name
         if all(trial.failed for trial in self.trials):
             reasons = "; ".join(dict.fromkeys(child.failure for child in self.trained.values()))
             check_trained(math.nan, name, f"{reasons}, in each of {counted(len(self.trials), 'child', 'children')}")
-        best = as_widths(searcher.best(), self._problem.bounds, "best()")
+        best = as_widths(searcher.best(), self.problem.bounds, "best()")
         if best not in self.trained:
             raise InputError(f"the searcher's best() is {best}, which was never trained; it must be one of its trials")
         winner = self.trained[best]
         check_trained(winner.fit.accuracy, name, winner.failure)
-        return winner
+        return winner, best
 
-    def _trial(self, z: Widths, child: TrainedChild) -> Trial:
-        row, accuracy = np.array([z], dtype=np.int64), np.array([child.fit.accuracy])
+    def _trial(self, point: Widths, child: TrainedChild) -> Trial:
+        row, accuracy = np.array([point], dtype=np.int64), np.array([child.fit.accuracy])
+        widths, choice = self.space.parted(point)
         return Trial(
-            z,
+            widths,
             child.fit.accuracy,
-            int(self._problem.parameters(row)[0]),
-            float(self._problem.reward(accuracy, row)[0]),
+            int(self.problem.parameters(row)[0]),
+            float(self.problem.reward(accuracy, row)[0]),
             float(self._cost(row)[0]),
+            choice.kind,
         )
 
 
-def growth_problem(network: ExpandableNetwork, classes: int, bounds: Widths, alpha: float, cost: Cost) -> Problem:
-    """Return what a searcher must know of one more task of so many classes, history and goal left out."""
-    return Problem(bounds, parameters=network.space(classes).count_all, penalty=lambda z: alpha * cost(z))
+def growth_cost(space: ReadingSpace, reward: RewardSettings) -> Cost:
+    """What units cost, as a function of points (n, entries)."""
 
+    def cost_of(growths: GrowthSpace) -> Cost:
+        def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:
+            parts = growths.count(z)
+            return parts["shared"] + parts["heads"] + parts["norms"]
 
-def growth_cost(network: ExpandableNetwork, classes: int, reward: RewardSettings) -> Cost:
-    """What units of this growth cost, as a function of z."""
-    space = network.space(classes)
+        return make_cost(reward.weighting, space.groups, parameters=weights, by_group=growths.count_by_group)
 
-    def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:
-        parts = space.count(z)
-        return parts["shared"] + parts["heads"] + parts["norms"]
+    costs = [cost_of(growths) for growths in space.spaces]
 
-    return make_cost(reward.weighting, len(network.graph.groups), parameters=weights, by_group=space.count_by_group)
+    def cost(points: NDArray[np.int64]) -> NDArray[np.float64]:
+        found = np.zeros(len(points))
+        for number, rows in space.by_choice(points):
+            found[rows] = costs[number](points[rows, : space.groups])
+        return found
+
+    return cost

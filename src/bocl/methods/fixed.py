@@ -15,6 +15,7 @@ from bocl.methods.budget import Budget, most_units
 from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
 from bocl.methods.method import Learned
+from bocl.methods.reading import reads_of
 from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
@@ -88,7 +89,8 @@ class Fixed(GrowingLearner):
         rounds = RoundMaker(data.index, data.classes, self.recipe, self.seed, memory_gb=SearchSettings().memory_gb)
         first = seed_for(self.seed, "base", data.index)
         others = [seed_for(self.seed, "base", data.index, at) for at in range(1, count)]
-        asked = rounds.children("base", [z] * count, [first, *others], pad_to=z)
+        reads = reads_of(self.network) if self.seen else ()
+        asked = rounds.children("base", [z] * count, [first, *others], pad_to=z, reads=[reads] * count)
         callback(RoundStarted(asked.purpose, asked.widths))
         children = trainer(asked, self.network, data, callback)
         trained = [child for child in children if not child.failure] or children

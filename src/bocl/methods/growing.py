@@ -40,7 +40,8 @@ class GrowingLearner(Learner):
         """Keep a winner, scored once more in compact form, the form it will predict in."""
         score = accuracy(self.network.candidate(growth), data.validation)
         self.network.commit(growth)
-        return Learned(task.name, growth.widths, score, count_tensors(growth.tensors))
+        parameters = count_tensors(growth.tensors)
+        return Learned(task.name, growth.widths, score, parameters, reads=growth.reads)
 
     def widths_by_task(self) -> list[Widths]:
         """Return what every task added."""
@@ -54,5 +55,8 @@ class GrowingLearner(Learner):
         ]
 
     def gate_openness(self, task: int, inputs: Tensor, /) -> dict[str, Tensor]:
-        """Return {gated layer: mean gate on the units of every task up to this one}."""
-        return self.network.tasks[task].openness(inputs)
+        """Return {gated layer: mean gate on the units of every task up to this one}; NaN for tasks it does not read."""
+        read = torch.tensor([*self.network.growths[task].reads, task], device=inputs.device)
+        found = self.network.tasks[task].openness(inputs)
+        missing = inputs.new_full((task + 1,), torch.nan)
+        return {layer: missing.index_copy(0, read, means) for layer, means in found.items()}

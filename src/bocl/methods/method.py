@@ -33,7 +33,7 @@ from bocl.networks.growth import Shapes
 from bocl.networks.trace import trace
 from bocl.records.events import Callback, TaskStarted, ignore_events, in_turn
 from bocl.records.interrupts import held_back
-from bocl.records.record import Diagnostics, Trial
+from bocl.records.record import Diagnostics, Limit, Trial
 from bocl.tasks.labels import Label
 from bocl.tasks.samples import checked_labels
 from bocl.tasks.task import Task
@@ -60,6 +60,11 @@ class Learned:
     effort               samples shown and seconds spent, over all networks trained for the task
     diagnostics          of its search, where the searcher has any
     units                how many units of each hidden group the method's own steps were about, by step (DEN's)
+    reads                numbers of the tasks whose units it reads; None where a method reads all there are
+    limit                what kept its growth from being larger: nothing larger was worth it by the goal (`tolerance`,
+                         `target`, `price`), nothing larger fits the `budget`, or it reached the `bounds`
+    bounds               of its search in the end: most units it might add to each group
+    widened              how often they were widened because the best child lay on them
     """
 
     name: str
@@ -71,6 +76,10 @@ class Learned:
     effort: Effort = field(default_factory=Effort)
     diagnostics: Diagnostics | None = None
     units: dict[str, Widths] = field(default_factory=dict)
+    reads: tuple[int, ...] | None = None
+    limit: Limit = ""
+    bounds: Widths = ()
+    widened: int = 0
 
     @property
     def added_parameters(self) -> int:

@@ -19,11 +19,14 @@ from torch import nn
 from bocl.checks import PositiveInt, checked, section
 from bocl.methods.bocl import BOCL
 from bocl.methods.budget import GoalSettings
-from bocl.methods.reward import RewardSettings
+from bocl.methods.reward import USUAL_ALPHA, RewardSettings
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
 from bocl.search.settings import ControllerName, SearchSettings
 from bocl.training.recipe import Recipe
+
+USUAL_BOUNDS = 29  # units a layer may grow by, where the settings leave it open
+ROUND_SIZE = 8
 
 
 @section("rcl")
@@ -70,21 +73,23 @@ class RCL(BOCL):
         """
         self.settings = checked("settings", settings, RCLSettings)
         growth, search = checked("growth", growth, GrowthSettings), checked("search", search, SearchSettings)
+        reward = checked("reward", reward, RewardSettings)
         super().__init__(
             network,
-            growth=GrowthSettings(growth.wiring, attention=False),
+            growth=GrowthSettings("all", growth.wiring, attention=False),
             search=SearchSettings(
                 "reinforce",
                 trials=settings.trials,
                 patience=settings.trials,
                 warm_points=0,
-                bounds=search.bounds,
+                bounds=USUAL_BOUNDS if search.bounds is None else search.bounds,
                 memory_gb=search.memory_gb,
                 children_at_once=search.children_at_once,
-                round_size=1 if settings.controller == "as-released" else SearchSettings.round_size,
+                round_size=1 if settings.controller == "as-released" else ROUND_SIZE,
+                halving=False,
                 controller=settings.controller,
             ),
-            reward=RewardSettings(checked("reward", reward, RewardSettings).alpha, "uniform"),
+            reward=RewardSettings(USUAL_ALPHA if reward.alpha is None else reward.alpha, "uniform"),
             goal=goal,
             tasks=tasks,
             recipe=recipe,

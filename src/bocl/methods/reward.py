@@ -16,6 +16,7 @@ from pydantic import Field
 from bocl.checks import NonNegative, section
 
 Weighting = Literal["unit", "added", "uniform"]
+USUAL_ALPHA = 5e-3
 MOST_ALPHA = 1e6  # an accuracy is at most 1: from there on no unit is ever worth its price
 
 
@@ -24,13 +25,14 @@ MOST_ALPHA = 1e6  # an accuracy is at most 1: from there on no unit is ever wort
 class RewardSettings:
     """The price of a unit.
 
-    alpha      α: accuracy that one unit in every layer together must be worth
+    alpha      α: accuracy that one unit in every layer together must be worth. None: units have no price of their own,
+               and the goal is a target or a tolerance (``GoalSettings``); `rcl` then takes 0.005
     weighting  P_i: `unit` = what one more unit in layer i brings, in- and out-edges, at the current widths;
                `added` = what z itself adds inside layer i (the literal reading, not monotone in z);
                `uniform` = every layer alike (as in RCL)
     """
 
-    alpha: Annotated[NonNegative, Field(le=MOST_ALPHA)] = 5e-3
+    alpha: Annotated[NonNegative, Field(le=MOST_ALPHA)] | None = None
     weighting: Weighting = "unit"
 
 

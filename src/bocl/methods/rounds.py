@@ -8,7 +8,7 @@ process; a run puts one around it that keeps every round on disk (``experiment/r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from bocl.errors import BoclError
 from bocl.methods.failures import NOT_FINITE, Listener, is_out_of_memory
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import Growth
+from bocl.networks.stacked import Children
 from bocl.records.events import Callback, EpochDone, OutOfMemory, ignore_events
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
@@ -40,7 +41,7 @@ class Round:
                       differ by their widths rather than by luck
     pad_to            the widths that all children are padded to
     recipe            how they are trained
-    fresh             whether they grow from nothing instead of from the network
+    reads             for every child the tasks whose units it reads; none: it grows from nothing
     memory_gb         most memory they may take together; a larger round is trained in parts; None for no limit
     children_at_once  most children trained together; None for no limit
     """
@@ -53,7 +54,7 @@ class Round:
     order_seed: int
     pad_to: Widths
     recipe: Recipe
-    fresh: bool = False
+    reads: tuple[tuple[int, ...], ...]
     memory_gb: float | None = None
     children_at_once: int | None = None
 
@@ -114,10 +115,17 @@ class RoundMaker:
             seed_for(self.seed, "order", self.task),
             widths,
             self.recipe,
-            fresh=True,
+            reads=((),),
         )
 
-    def children(self, purpose: str, widths: Sequence[Widths], seeds: Sequence[int], pad_to: Widths) -> Round:
+    def children(
+        self,
+        purpose: str,
+        widths: Sequence[Widths],
+        seeds: Sequence[int],
+        pad_to: Widths,
+        reads: Sequence[tuple[int, ...]],
+    ) -> Round:
         """Return the round of children that grow from the network."""
         return Round(
             purpose,
@@ -128,6 +136,7 @@ class RoundMaker:
             seed_for(self.seed, "order", self.task),
             pad_to,
             self.recipe,
+            reads=tuple(reads),
             memory_gb=self.memory_gb,
             children_at_once=self.children_at_once,
         )
@@ -169,14 +178,13 @@ class LocalTrainer:
         that raises, fails; the others continue. What the callback raises ends the round.
         """
         listener = Listener(callback)
-        if asked.fresh:
-            network = ExpandableNetwork(network.graph, network.settings, network.device)
         at_once = _children_that_fit(asked, network, data)
-        count = len(asked.widths)
         while True:
             try:
-                parts = [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
-                return [child for part in parts for child in self._train_or_fail(asked, network, data, part, listener)]
+                trained: dict[int, TrainedChild] = {}
+                for part in _parts(asked, network, at_once):
+                    trained |= self._train_or_fail(asked, network, data, part, listener)
+                return [trained[at] for at in range(len(asked.widths))]
             except (MemoryError, RuntimeError) as error:
                 if error is listener.raised or at_once == 1 or not is_out_of_memory(error):
                     raise
@@ -185,8 +193,8 @@ class LocalTrainer:
             callback(OutOfMemory(at_once))
 
     def _train_or_fail(
-        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, listener: Listener
-    ) -> list[TrainedChild]:
+        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: list[int], listener: Listener
+    ) -> dict[int, TrainedChild]:
         """Train some children of a round together. If that raises, train each by itself, to see which it was."""
         try:
             return self._train(asked, network, data, part, listener)
@@ -196,29 +204,47 @@ class LocalTrainer:
             if is_out_of_memory(error) or _is_of_the_device(error):
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-        if part.stop - part.start > 1:
-            alone = [slice(at, at + 1) for at in range(part.start, part.stop)]
-            return [child for one in alone for child in self._train_or_fail(asked, network, data, one, listener)]
-        return [_failed(asked, part.start, reason, Fit(math.nan, math.nan, 0, Effort()))]
+        if len(part) > 1:
+            trained: dict[int, TrainedChild] = {}
+            for at in part:
+                trained |= self._train_or_fail(asked, network, data, [at], listener)
+            return trained
+        return {part[0]: _failed(asked, part[0], reason, Fit(math.nan, math.nan, 0, Effort()))}
 
     def _train(
-        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: slice, callback: Callback
-    ) -> list[TrainedChild]:
-        children = network.grow(asked.widths[part], asked.classes, seeds=asked.seeds[part], pad_to=asked.pad_to)
+        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: list[int], callback: Callback
+    ) -> dict[int, TrainedChild]:
+        children = _grow(asked, network, part)
         fits = train(
             children,
             [data],
             asked.recipe,
             seed=asked.order_seed,
             on_epoch=lambda *facts: callback(EpochDone(*facts)),
-            cache=None if asked.fresh else self._cache,
+            cache=self._cache if asked.reads[part[0]] else None,
         )
-        return [
-            _failed(asked, part.start + at, NOT_FINITE, fit)
+        return {
+            at: _failed(asked, at, NOT_FINITE, fit)
             if math.isnan(fit.accuracy)
-            else TrainedChild(children.growth(at), fit)
-            for at, fit in enumerate(fits)
-        ]
+            else TrainedChild(children.growth(place), fit)
+            for place, (at, fit) in enumerate(zip(part, fits, strict=True))
+        }
+
+
+def _parts(asked: Round, network: ExpandableNetwork, at_once: int) -> list[list[int]]:
+    """Return which children of a round are trained together: those that read the same tasks, ``at_once`` at most."""
+    alike: dict[Hashable, list[int]] = {}
+    unpadded = any(norm.kind == "group" for norm in network.graph.norms)  # in a network of its own
+    for at, (z, reads) in enumerate(zip(asked.widths, asked.reads, strict=True)):
+        alike.setdefault((reads, z if unpadded and not reads else None), []).append(at)
+    return [group[start : start + at_once] for group in alike.values() for start in range(0, len(group), at_once)]
+
+
+def _grow(asked: Round, network: ExpandableNetwork, part: list[int]) -> Children:
+    widths, reads = [asked.widths[at] for at in part], asked.reads[part[0]]
+    unequal = reads or len(set(widths)) > 1
+    pad_to = asked.pad_to if unequal else widths[0]
+    return network.grow(widths, asked.classes, seeds=[asked.seeds[at] for at in part], pad_to=pad_to, reads=reads)
 
 
 def _children_that_fit(asked: Round, network: ExpandableNetwork, data: DeviceTask) -> int:
@@ -226,13 +252,13 @@ def _children_that_fit(asked: Round, network: ExpandableNetwork, data: DeviceTas
     at_once = min(len(asked.widths), asked.children_at_once or len(asked.widths))
     if at_once == 1 or asked.memory_gb is None:
         return at_once
-    one = network.grow(asked.widths[:1], asked.classes, seeds=asked.seeds[:1], pad_to=asked.pad_to)
+    one = _grow(asked, network, [max(range(len(asked.reads)), key=lambda at: len(asked.reads[at]))])
     needed = training_bytes(one, data, asked.recipe.batch_size)
     return max(1, min(at_once, int(asked.memory_gb * 1e9 / needed)))
 
 
 def _failed(asked: Round, at: int, reason: str, fit: Fit) -> TrainedChild:
-    return TrainedChild(Growth(asked.widths[at], asked.classes, {}), fit, reason)
+    return TrainedChild(Growth(asked.widths[at], asked.classes, {}, asked.reads[at]), fit, reason)
 
 
 def _is_of_the_device(error: Exception) -> bool:

@@ -118,6 +118,16 @@ def check_growths(graph: Graph, added: Mapping[str, Widths]) -> None:
         _require(number > 0 or units == graph.widths, f"{place} is {units}; the base network has {graph.widths}")
 
 
+def check_reads(reads: Sequence[tuple[int, ...]]) -> None:
+    """Refuse tasks that read a later one, or one without all that it reads; ``reads`` has one entry per task."""
+    for task, others in enumerate(reads):
+        place = f"facts.growths[{task}].reads"
+        fits = list(others) == sorted(set(others)) and all(0 <= other < task for other in others)
+        _require(fits, f"{place} is {others}; it must be numbers of earlier tasks in order")
+        for other in others:
+            _require(set(reads[other]) <= set(others), f"{place} has {other}, but not all that it reads")
+
+
 def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
     """Refuse tensors that do not have the wanted names and shapes, or are not float32."""
     for name in sorted(wanted.keys() - tensors.keys()):

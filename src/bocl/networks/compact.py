@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bocl.networks import functions
-from bocl.networks.attention import features_and_gates, gate
+from bocl.networks.attention import features_and_gates, gate, is_gated
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step
 from bocl.networks.growth import Growth
 from bocl.networks.norms import normalise_blocks, scale_and_shift
@@ -28,12 +28,20 @@ class CompactNetwork:
 
     weights  layer/NAME/weight (out_t, in_t, *kernel), layer/NAME/bias, and the task's own gate/…, norm/…, head/…
     blocks   units of every group by the growth that added them, oldest first
+    roots    places of the blocks that read no other: the base network's, and those of tasks with a network of their own
     """
 
-    def __init__(self, graph: Graph, weights: dict[str, Tensor], blocks: tuple[Widths, ...]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        weights: dict[str, Tensor],
+        blocks: tuple[Widths, ...],
+        roots: frozenset[int] = frozenset({0}),
+    ) -> None:
         self.graph = graph
         self.weights = weights
         self.blocks = blocks
+        self.roots = roots
 
     @property
     def widths(self) -> Widths:
@@ -43,6 +51,10 @@ class CompactNetwork:
     def __call__(self, x: Tensor, head: str = "head") -> Tensor:
         """Return logits (n, classes) for inputs (n, *shape)."""
         return self._values(x, head)[-1]
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return what the head reads of inputs (n, *shape), before gates: (n, C)."""
+        return self._values(x)[self.graph.head.reads[0]]
 
     def weight_and_bias(self, layer: Layer, head: str = "head") -> tuple[Tensor, Tensor | None]:
         """Return a layer's weight (out_t, in_t, *kernel), and its bias (out_t,) where it has one."""
@@ -65,7 +77,7 @@ class CompactNetwork:
         return found
 
     def _gated(self, layer: Layer) -> bool:
-        return f"gate/{layer.name}/reduce.weight" in self.weights
+        return is_gated(self.weights, f"gate/{layer.name}")
 
     def _values(self, x: Tensor, head: str = "head") -> list[Tensor]:
         """Return the input and the result of every step."""
@@ -87,7 +99,7 @@ class CompactNetwork:
             mean, var = self.weights[f"{prefix}/mean"], self.weights[f"{prefix}/var"]
             return F.batch_norm(x, mean, var, weight, bias, training=False, eps=norm.eps)
         sizes = [norm.source.width] if norm.source.group is None else [z[norm.source.group] for z in self.blocks]
-        return scale_and_shift(normalise_blocks(norm, x, sizes), weight, bias)
+        return scale_and_shift(normalise_blocks(norm, x, sizes, self.roots), weight, bias)
 
 
 def evaluate(
@@ -147,7 +159,9 @@ def assemble(graph: Graph, frozen: CompactNetwork | None, growth: Growth) -> Com
         if bias is not None:
             weights[f"{prefix}/bias"] = bias
     copies = {name: contiguous_copy(tensor) for name, tensor in weights.items()}
-    return CompactNetwork(graph, copies, (*(frozen.blocks if frozen is not None else ()), growth.widths))
+    if frozen is None:
+        return CompactNetwork(graph, copies, (growth.widths,))
+    return CompactNetwork(graph, copies, (*frozen.blocks, growth.widths), frozen.roots)
 
 
 def contiguous_copy(tensor: Tensor) -> Tensor:

@@ -7,15 +7,16 @@ only appends to the list.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bocl.errors import NetworkError
+from bocl.networks.blocks import frozen_network, latest_norms
 from bocl.networks.by_task import join_tensors, part_tensors
-from bocl.networks.check import check_growths
+from bocl.networks.check import check_growths, check_reads
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise
@@ -35,20 +36,35 @@ class ExpandableNetwork:
         self.device = torch.device(device)
         self.growths: list[Growth] = []
         self.tasks: list[CompactNetwork] = []
+        self._joined: dict[tuple[int, ...], CompactNetwork] = {}  # frozen networks that are no task's own
 
     @property
-    def frozen(self) -> CompactNetwork | None:
-        """The network as the last task left it."""
-        return self.tasks[-1] if self.tasks else None
+    def all_tasks(self) -> tuple[int, ...]:
+        """The numbers of all tasks."""
+        return tuple(range(len(self.growths)))
 
-    @property
-    def widths(self) -> Widths:
-        """Width of every group now."""
-        return self.graph.total(growth.widths for growth in self.growths)
+    def frozen(self, reads: tuple[int, ...] | None = None) -> CompactNetwork | None:
+        """Return the network that a next task grows from if it reads these tasks; all of them unless told."""
+        reads = self.all_tasks if reads is None else reads
+        if not reads:
+            return None
+        if self._is_one_task(reads):
+            return self.tasks[reads[-1]]
+        if reads not in self._joined:
+            self._joined[reads] = frozen_network(self.graph, self.growths, reads)
+        return self._joined[reads]
 
-    def space(self, classes: int) -> GrowthSpace:
-        """Return the growths that a next task of so many classes may choose from."""
-        return GrowthSpace(self.graph, self.widths, classes, self.settings)
+    def _is_one_task(self, reads: tuple[int, ...]) -> bool:
+        """Whether tasks are just the last of them and what it reads."""
+        return reads[:-1] == self.growths[reads[-1]].reads
+
+    def widths(self, reads: tuple[int, ...] | None = None) -> Widths:
+        """Return the width of every group over these tasks; over all of them unless told."""
+        return self.graph.total(self.growths[task].widths for task in (self.all_tasks if reads is None else reads))
+
+    def space(self, classes: int, reads: tuple[int, ...] | None = None) -> GrowthSpace:
+        """Return the growths that a next task of so many classes may choose from if it reads these tasks."""
+        return GrowthSpace(self.graph, self.widths(reads), classes, self.settings)
 
     def grow(
         self,
@@ -58,32 +74,55 @@ class ExpandableNetwork:
         seeds: Sequence[int],
         pad_to: Widths | None = None,
         dtype: torch.dtype = torch.float32,
+        reads: tuple[int, ...] | None = None,
     ) -> Children:
-        """Make one child per entry of ``widths``, ready to be trained together; the network stays as it is."""
-        space, last = self.space(classes), self.growths[-1].tensors if self.growths else None
+        """Make one child per entry of ``widths``, ready to be trained together; the network stays as it is.
+
+        reads  the tasks whose units all of them read; all tasks unless told
+        """
+        reads = self.all_tasks if reads is None else reads
+        space, last = self.space(classes, reads), self._norms(reads)
         growths = [
-            initialise(space, z, last=last, seed=seed, dtype=dtype) for z, seed in zip(widths, seeds, strict=True)
+            initialise(space, z, last=last, reads=reads, seed=seed, dtype=dtype)
+            for z, seed in zip(widths, seeds, strict=True)
         ]
-        return Children(self.graph, self.frozen, growths, pad_to=pad_to, settings=self.settings, device=self.device)
+        frozen = self.frozen(reads)
+        return Children(self.graph, frozen, growths, pad_to=pad_to, settings=self.settings, device=self.device)
+
+    def _norms(self, reads: tuple[int, ...]) -> Mapping[str, Tensor] | None:
+        if not reads:
+            return None
+        if self._is_one_task(reads):
+            return self.growths[reads[-1]].tensors
+        return latest_norms(self.graph, self.growths, reads)
 
     def candidate(self, growth: Growth) -> CompactNetwork:
         """Return the compact network that committing this growth would give."""
-        return assemble(self.graph, self.frozen, growth)
+        return assemble(self.graph, self.frozen(growth.reads), growth)
 
     def commit(self, growth: Growth) -> None:
         """Make a trained growth part of the network, as its next task."""
         tensors = {name: tensor.detach().to(self.device, copy=True) for name, tensor in growth.tensors.items()}
-        growth = Growth(growth.widths, growth.classes, tensors)
+        growth = replace(growth, tensors=tensors)
         self.tasks.append(self.candidate(growth))
         self.growths.append(growth)
+        self._joined = {}  # made for the children of one task
 
     def drop_last(self) -> None:
         """Forget the last task."""
         del self.growths[-1], self.tasks[-1]
+        self._joined = {}
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what is saved: the widths and classes of every growth, and every tensor, ``TASK/NAME``."""
-        growths = [{"widths": list(growth.widths), "classes": growth.classes} for growth in self.growths]
+        """Return what is saved: the widths, classes and reads of every growth, and every tensor, ``TASK/NAME``.
+
+        A growth that reads all earlier tasks has no ``reads``, as in early files.
+        """
+        growths = [
+            {"widths": list(growth.widths), "classes": growth.classes}
+            | ({} if growth.reads == tuple(range(task)) else {"reads": list(growth.reads)})
+            for task, growth in enumerate(self.growths)
+        ]
         return {"growths": growths}, join_tensors(growth.tensors for growth in self.growths)
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
@@ -94,10 +133,11 @@ class ExpandableNetwork:
                 f"facts.growths has {len(entries)} entries that are not those of the {len(classes)} tasks"
             )
         check_growths(self.graph, {f"facts.growths[{task}].widths": entry.widths for task, entry in enumerate(entries)})
-        before, by_task = self.graph.no_units, []
+        check_reads([entry.reads for entry in entries])
+        by_task = []
         for entry in entries:
+            before = self.graph.total(entries[task].widths for task in entry.reads)
             by_task.append(GrowthSpace(self.graph, before, entry.classes, self.settings).shapes(entry.widths))
-            before = self.graph.total([before, entry.widths])
         return join_tensors(by_task)
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], _classes: Sequence[int]) -> None:
@@ -105,7 +145,7 @@ class ExpandableNetwork:
         entries = _growths(facts)
         self.growths, self.tasks = [], []
         for entry, part in zip(entries, part_tensors(tensors, len(entries)), strict=True):
-            self.commit(Growth(entry.widths, entry.classes, part))
+            self.commit(Growth(entry.widths, entry.classes, part, entry.reads))
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes of the task)."""
@@ -127,8 +167,11 @@ class _SavedGrowth:
 
     widths: Widths
     classes: int
+    reads: tuple[int, ...]
 
 
 def _growths(facts: Mapping[str, Any]) -> tuple[_SavedGrowth, ...]:
-    entries: tuple[_SavedGrowth, ...] = parse_value(tuple[_SavedGrowth, ...], facts["growths"], "facts.growths")
-    return entries
+    listed = parse_value(list[dict[str, Any]], facts["growths"], "facts.growths")
+    entries = [{"reads": list(range(task)), **entry} for task, entry in enumerate(listed)]
+    found: tuple[_SavedGrowth, ...] = parse_value(tuple[_SavedGrowth, ...], entries, "facts.growths")
+    return found

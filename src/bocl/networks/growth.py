@@ -1,12 +1,12 @@
 """What one task adds to the network: its tensors, their shapes, their first values and their number.
 
-A layer W grows by new units (rows) and, in the `full` wiring, by what old units read from them (columns):
+A layer W grows by new units (rows) and by what old units read from them (columns):
 
-    W = | frozen   columns |        frozen   (o, i)           every earlier task's pieces together
-        |       rows       |        columns  (o, z_in)        absent in the `forward` wiring
+    W = | frozen   columns |        frozen   (o, i)           the pieces of the earlier tasks it reads
+        |       rows       |        columns  (o, z_in)        as the wiring has them
                                     rows     (z_out, i + z_in)
 
-The first task grows from nothing: all its units are rows. Names of tensors:
+A task that reads no other, such as the first, grows from nothing: all its units are rows. Names of tensors:
 
     layer/NAME/rows, columns, bias    gate/NAME/…    norm/NAME/weight, bias, mean, var    head/weight, bias
 """
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from bocl.checks import Number, PositiveInt, section
+from bocl.checks import Fraction, Number, PositiveInt, section
 from bocl.networks import attention
 from bocl.networks.graph import Graph, Layer, Source
 from bocl.widths import Widths
@@ -43,15 +43,25 @@ _GateBias = Annotated[Number, Field(ge=-1e6, le=1e6)]  # a sigmoid is flat long 
 class GrowthSettings:
     """How the network grows.
 
-    wiring              `full`: old units also read this task's new units; `forward`: they do not
-    attention           gate every layer's input but the raw one (from the second task on)
-    reduction_nodes     r of a gate over nodes: hidden width = max(2, ⌈C / r⌉)
-    reduction_channels  r of a gate over channels
+    reads               whose units a task reads: `all` earlier tasks', those of the `first` one, none (`own`: a network
+                        of its own), or what a search finds best (`choose`; methods without a search read all)
+    wiring              `full`: old units also read this task's new units; `lean`: the same, but not through a flatten,
+                        where every unit costs many columns; `forward`: they do not
+    attention           gate what layers read (from the second task on)
+    gates               `unit`: one number per unit read, where frozen units read it, and only if all gates are at most
+                        gate_share of what the task adds; `sample`: a small network computes the gates of every layer
+                        but the first for each sample, as in the paper
+    gate_share          most that gates of the kind `unit` may be of what a task adds
+    reduction_nodes     r of a `sample` gate over nodes: hidden width = max(2, ⌈C / r⌉)
+    reduction_channels  r of one over channels
     gate_bias           b_s at the start; +3 opens the gates
     """
 
-    wiring: Literal["full", "forward"] = "full"
+    reads: Literal["choose", "all", "first", "own"] = "choose"
+    wiring: Literal["full", "lean", "forward"] = "lean"
     attention: bool = True
+    gates: Literal["unit", "sample"] = "unit"
+    gate_share: Fraction = 0.1
     reduction_nodes: _Reduction = 64
     reduction_channels: _Reduction = 16
     gate_bias: _GateBias = 3.0
@@ -59,18 +69,19 @@ class GrowthSettings:
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """What one task added: z, its number of classes, and its own tensors in compact form."""
+    """What one task added: z, its number of classes, its own tensors in compact form, and the tasks it reads."""
 
     widths: Widths
     classes: int
     tensors: dict[str, Tensor]
+    reads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class GrowthSpace:
     """Every growth that a task may choose from, one for each z.
 
-    before    width of every group so far; 0 each for a first task
+    before    width of every group that the task reads; 0 each if it reads none
     classes   of the task
     settings  how the network grows
 
@@ -95,6 +106,7 @@ class GrowthSpace:
         z = np.asarray(z, dtype=np.int64)
         first = not any(self.before)
         found: Shapes = {}
+        gated: dict[str, Any] = {}  # layers with unit gates → how many
 
         def sizes(source: Source) -> tuple[int, Any]:
             """Return how many columns are read from old and from new units."""
@@ -104,7 +116,12 @@ class GrowthSpace:
 
         for layer in (*self.graph.layers, self.graph.head):
             old_inputs, new_inputs = sizes(layer.source)
-            if layer.gated and self.settings.attention and not first:
+            if not layer.gated or not self.settings.attention or first:
+                pass
+            elif self.settings.gates == "unit":
+                if layer.group is not None:  # in a head, which is all the task's own, its weights can do the same
+                    gated[layer.name] = (old_inputs + new_inputs) // layer.source.spread
+            else:
                 nodes = not layer.kernel and layer.source.spread == 1  # a vector of nodes, one column each
                 reduction = self.settings.reduction_nodes if nodes else self.settings.reduction_channels
                 channels = (old_inputs + new_inputs) // layer.source.spread
@@ -115,7 +132,7 @@ class GrowthSpace:
             weight, bias = tensor_names(layer)
             units = self.classes if layer.group is None else z[..., layer.group]
             found[weight] = (units, old_inputs + new_inputs, *layer.kernel)
-            if layer.group is not None and self.settings.wiring == "full" and layer.gated and not first:
+            if layer.group is not None and layer.gated and not first and self._reads_back(layer):
                 found[f"layer/{layer.name}/columns"] = (self.before[layer.group], new_inputs, *layer.kernel)
             if layer.bias:
                 found[bias] = (units,)
@@ -123,7 +140,17 @@ class GrowthSpace:
             names = ("weight", "bias") if norm.affine else ()
             for name in names + (_STATISTICS if norm.kind == "batch" else ()):
                 found[f"norm/{norm.name}/{name}"] = (sum(sizes(norm.source)),)
+        if gated:
+            rest = sum(np.asarray(prod(shape), dtype=np.int64) for name, shape in found.items() if is_parameter(name))
+            numbers = sum(gated.values())
+            affordable = numbers <= self.settings.gate_share * (numbers + rest)
+            found |= {f"gate/{name}/{attention.UNIT}": (count * affordable,) for name, count in gated.items()}
         return found
+
+    def _reads_back(self, layer: Layer) -> bool:
+        """Whether old units of a layer read new ones."""
+        wiring = self.settings.wiring
+        return wiring == "full" or (wiring == "lean" and layer.source.spread == 1)
 
     def count(self, z: Any) -> dict[str, NDArray[np.int64]]:
         """Count the parameters growing by z would add, by part."""
@@ -176,12 +203,14 @@ def initialise(
     z: Widths,
     *,
     last: Mapping[str, Tensor] | None = None,
+    reads: tuple[int, ...] = (),
     seed: int,
     dtype: torch.dtype = torch.float32,
 ) -> Growth:
     """Make a child's new tensors: uniform in ±1/√fan-in of the grown layer, as PyTorch starts its own layers.
 
-    last  tensors of the task before: norms of old units continue from them
+    last   tensors of the task before: norms of old units continue from them
+    reads  the tasks whose units it reads, those of ``space.before``
 
     Gates start open. The draw depends only on the seed.
     """
@@ -202,7 +231,7 @@ def initialise(
             tensor = torch.full(shape, 1.0 if kind in ("weight", "var") else 0.0, dtype=dtype)
             if last and name in last:
                 tensor[: len(last[name])] = last[name].to("cpu", dtype)
-        elif part == "gate" and kind == "expand.bias":
+        elif part == "gate" and kind in ("expand.bias", attention.UNIT):
             tensor = torch.full(shape, space.settings.gate_bias, dtype=dtype)
         elif part == "gate":
             fan_name = "expand.weight" if kind.startswith("expand") else "reduce.weight"
@@ -210,7 +239,7 @@ def initialise(
         else:
             tensor = uniform(shape, fan_in[graph.head.name if part == "head" else owner])
         tensors[name] = tensor
-    return Growth(z, space.classes, tensors)
+    return Growth(z, space.classes, tensors, reads)
 
 
 def _part(name: str) -> str:

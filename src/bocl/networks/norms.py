@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -23,17 +23,24 @@ def normalise_batch(norm: Norm, x: Tensor, running_mean: Tensor, running_var: Te
     return (x - per_channel(mean, x)) * per_channel((var + norm.eps).rsqrt(), x)
 
 
-def normalise_blocks(norm: Norm, x: Tensor, sizes: Sequence[int]) -> Tensor:
+def normalise_blocks(norm: Norm, x: Tensor, sizes: Sequence[int], roots: Collection[int] = (0,)) -> Tensor:
     """Group-normalise x (n, C, *space), whose channels are blocks of these sizes.
 
-    The base network's block is normalised in its own groups, the block of each later growth as one group.
+    The base network's block, and that of every other network of its own, is normalised in the base network's groups
+    where they divide it; any other block as one group.
+
+    roots  places of those blocks
     """
     parts = [
-        torch.group_norm(part, norm.num_groups if index == 0 else 1, eps=norm.eps)  # F's refuses a single value
+        torch.group_norm(part, _groups(norm, part.shape[1], index in roots), eps=norm.eps)  # F's refuses one value
         for index, part in enumerate(x.split(list(sizes), dim=1))
         if part.shape[1]
     ]
     return torch.cat(parts, dim=1)
+
+
+def _groups(norm: Norm, units: int, is_root: bool) -> int:
+    return norm.num_groups if is_root and units % norm.num_groups == 0 else 1
 
 
 def scale_and_shift(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from bocl.errors import InputError
 from bocl.networks import functions
-from bocl.networks.attention import gate, gate_parts
+from bocl.networks.attention import UNIT, gate, gate_parts, is_gated
 from bocl.networks.compact import CompactNetwork, contiguous_copy, evaluate, grown_weight
 from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
 from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step
@@ -51,7 +51,8 @@ class Children:
     head_of     name of the head that a task uses, for networks with several
     parameters  name → (K, …), trained
     buffers     name → (K, …), running statistics of norms
-    masks       mask/GROUP → (K, C), 1 for units and 0 for padding, for the groups where this matters
+    masks       mask/GROUP → (K, C), 1 for units and 0 for padding, for the groups where this matters;
+                gate/LAYER/has gates → (K, 1), whether a child has unit gates there
     training    whether batch norms use and update batch statistics, and dropout is on
     """
 
@@ -78,6 +79,7 @@ class Children:
             if len(z) != len(graph.groups) or any(own > most for own, most in zip(z, self.pad_to, strict=True)):
                 raise InputError(f"a child adds {z}; this round has room for one number per group up to {self.pad_to}")
         self._classes = [growth.classes for growth in growths]
+        self._reads = growths[0].reads  # the same for all
         self._corners = [{name: tuple(t.shape) for name, t in growth.tensors.items()} for growth in growths]
         self.parameters: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
@@ -95,6 +97,9 @@ class Children:
             own = torch.tensor([self.before[group] + z[group] for z in self.widths])
             mask = torch.arange(self.before[group] + self.pad_to[group]) < own[:, None]
             self.masks[f"mask/{group}"] = mask.to(device, dtype)
+        for name in [name for name in self.parameters if name.startswith("gate/") and name.endswith(f"/{UNIT}")]:
+            has_gates = [[corners[name] != (0,)] for corners in self._corners]
+            self.masks[f"{name.removesuffix(UNIT)}has gates"] = torch.tensor(has_gates, device=device)
 
     @property
     def signature(self) -> Hashable:
@@ -112,7 +117,7 @@ class Children:
         state = self.state
         corners = self._corners[index].items()
         tensors = {name: contiguous_copy(state[name][_corner(index, shape)]) for name, shape in corners}
-        return Growth(self.widths[index], self._classes[index], tensors)
+        return Growth(self.widths[index], self._classes[index], tensors, self._reads)
 
     def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:
         """Return logits (K, n, classes) for shared inputs (n, *shape).
@@ -187,17 +192,17 @@ class Children:
     def _gated(self, layer: Layer, value: _Value) -> Tensor:
         """Return the layer's input (K, n, C, *space), gated where the task has attention."""
         x = self._join(value)
-        if f"gate/{layer.name}/reduce.weight" in self.parameters:
-            return gate(x, self.parameters, f"gate/{layer.name}")
+        if is_gated(self.parameters, f"gate/{layer.name}"):
+            return gate(x, {**self.parameters, **self.masks}, f"gate/{layer.name}")
         return x
 
     def _gated_parts(self, layer: Layer, value: _Value, frozen: int) -> tuple[Tensor, Tensor]:
         """Return the same in two parts: (K, n, frozen) from frozen units, and (K, n, C - frozen) from new ones."""
-        gated = f"gate/{layer.name}/reduce.weight" in self.parameters
+        gated = is_gated(self.parameters, f"gate/{layer.name}")
         # A value still apart need not be joined and split again, unless it was flattened: then ``gate`` takes the
         # mean of each channel.
         if gated and value.apart and value.shared is not None and layer.source.spread == 1:
-            return gate_parts(value.shared, value.own, self.parameters, f"gate/{layer.name}")
+            return gate_parts(value.shared, value.own, {**self.parameters, **self.masks}, f"gate/{layer.name}")
         x = self._gated(layer, value)
         old, new = torch.split(x, [frozen, x.shape[2] - frozen], dim=2)
         return old, new
@@ -241,11 +246,11 @@ class Children:
     def _group_norm(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise frozen blocks as before, and each child's new units as one group, without the padding."""
         group = norm.source.group
-        if group is None or self.frozen is None:  # raw input, or the base network itself: nothing is padded
+        if group is None or self.frozen is None:  # raw input, or networks of one width: nothing is padded
             return _split_lead(normalise_blocks(norm, x.flatten(0, 1), [x.shape[2]]), x)
         first_new = self.before[group]
         sizes = [z[group] for z in self.frozen.blocks]
-        old = _split_lead(normalise_blocks(norm, x[:, :, :first_new].flatten(0, 1), sizes), x)
+        old = _split_lead(normalise_blocks(norm, x[:, :, :first_new].flatten(0, 1), sizes, self.frozen.roots), x)
         mask = per_channel(self.masks[f"mask/{group}"][:, first_new:], x)
         new = x[:, :, first_new:] * mask  # padding is zero already; this keeps the mean's gradient from it
         over = tuple(range(2, x.dim()))

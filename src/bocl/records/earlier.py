@@ -17,6 +17,11 @@ _STREAM: dict[str, Any] = {  # of a stream of ours, before people had their own
     "test": 0.2,
     "class_weight": None,
 }
+_OTHERS: dict[str, dict[str, Any]] = {  # the paper's ways, before there were others
+    "growth": {"reads": "all", "wiring": "full", "gates": "sample", "gate_share": 0.1},
+    "search": {"halving": False},
+    "goal": {"tolerance": 0.005},  # which no run had as its goal
+}
 ONE_CHILD_GB = 1e-6  # as `search.memory_gb`, before there was `search.children_at_once`
 
 
@@ -35,6 +40,9 @@ def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
     config = _renamed(config, "memory", "prior_trials")
     if isinstance(fixed := config.get("fixed"), Mapping):
         config["fixed"] = {"children": 1, **fixed}
+    for section, older in _OTHERS.items():
+        if isinstance(given := config.get(section), Mapping):
+            config[section] = {**older, **given}
     if isinstance(stream := config.get("stream"), Mapping):
         config["stream"] = {**_STREAM, **stream}
     return config

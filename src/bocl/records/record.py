@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, WrapValidator
 
@@ -15,6 +15,8 @@ _NULL_IS_NAN = WrapValidator(lambda value, read: math.nan if value is None else 
 #: A number that may not exist, such as a failed trial's accuracy: NaN here, null where it is written.
 Measured = Annotated[float, _NULL_IS_NAN]
 MeasuredFraction = Annotated[Fraction, _NULL_IS_NAN]
+ReadsKind = Literal["first", "near", "all", "own"]
+Limit = Literal["", "tolerance", "target", "price", "budget", "bounds"]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -25,8 +27,12 @@ class Trial:
     widths      z, one entry per hidden group
     accuracy    A(z) on the validation split, in 0 … 1; NaN when the child failed
     parameters  everything the child would add to the network, head and attention included
-    reward      r(z), what the search maximised: A(z) - α cost(z), or with a target as search/problem.py defines it
+    reward      r(z), what the search maximised, as search/problem.py defines it for its goal
     cost        units added, weighted by what they cost (methods/reward.py): what α multiplies; NaN if not recorded
+    reads       whose units the child reads: `all` earlier tasks', the `first` one's, those of the one that is `near`
+                and of all that it reads, or none: its `own` network
+    rungs       validation accuracies after some of the epochs, where a round was halved; of a child that was stopped
+                there, these are all there is
     """
 
     widths: Widths
@@ -34,11 +40,18 @@ class Trial:
     parameters: int
     reward: Measured
     cost: Measured = math.nan
+    reads: ReadsKind = "all"
+    rungs: tuple[Measured, ...] = ()
 
     @property
     def failed(self) -> bool:
-        """Whether training this child gave no usable accuracy."""
+        """Whether training this child gave no usable accuracy: it broke down, or was stopped early."""
         return math.isnan(self.accuracy)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether training ended early because others did better."""
+        return self.failed and bool(self.rungs)
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,12 @@ class TaskRecord:
                       if the run was asked for them
     attention         mean gate of every gated layer on the units of each task so far, this one last; NaN if there
                       are none. Absent in early records
+    reads             numbers of the tasks whose units it reads; None: all earlier ones, as in early records
+    limit             what kept its growth from being larger: nothing larger was worth it by the goal (`tolerance`,
+                      `target`, `price`), nothing larger fits the `budget`, or it reached the `bounds`; "" without a
+                      search and in early records
+    bounds            of its search in the end: most units it might add to each group
+    widened           how often these were widened because the best child lay on them
     """
 
     index: int
@@ -113,6 +132,15 @@ class TaskRecord:
     attention: dict[str, tuple[MeasuredFraction, ...]] = field(default_factory=dict)
     diagnostics: Diagnostics | None = None
     bests: tuple[tuple[int, Fraction], ...] = ()
+    reads: tuple[int, ...] | None = None
+    limit: Limit = ""
+    bounds: Widths = ()
+    widened: Natural = 0
+
+    @property
+    def reads_tasks(self) -> tuple[int, ...]:
+        """The numbers of the tasks whose units it reads."""
+        return tuple(range(self.index)) if self.reads is None else self.reads
 
     @property
     def searched(self) -> int:
@@ -136,6 +164,7 @@ class PickRecord:
     parameters: dict[str, int]
     stored: int
     attention: dict[str, tuple[MeasuredFraction, ...]] = field(default_factory=dict)
+    reads: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -179,7 +208,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class RoundFit:
-    """How a child's training ended; ``failure`` says why one failed."""
+    """How a child's training ended; ``failure`` says why one failed, ``rungs`` how far one that was stopped came."""
 
     accuracy: MeasuredFraction
     loss: Measured
@@ -187,6 +216,7 @@ class RoundFit:
     samples: int
     seconds: float
     failure: str = ""
+    rungs: tuple[Measured, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,6 +227,7 @@ class RoundRecord:
     number            of the round in its task, from 1
     purpose           `base`, `difficulty` or `search`
     children_at_once  how many were trained at once after memory ran out; null if it did not
+    reads             for each child the tasks whose units it reads; none in early records: all earlier ones
     """
 
     task: int
@@ -207,3 +238,4 @@ class RoundRecord:
     fits: tuple[RoundFit, ...]
     children_at_once: int | None
     weights: StoredFile
+    reads: tuple[tuple[int, ...], ...] = ()

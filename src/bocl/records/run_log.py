@@ -212,12 +212,16 @@ class RunLog:
         _require(entry.task == len(self.tasks), f"a round of task {entry.task + 1}, not of task {len(self.tasks) + 1}")
         _require(entry.number == len(done) + 1, f"round {entry.number} of its task, not round {len(done) + 1}")
         same = len(entry.widths) == len(entry.seeds) == len(entry.fits)
-        _require(same, "its widths, seeds and fits differ in number")
+        same = same and len(entry.reads) in (0, len(entry.widths))
+        _require(same, "its widths, seeds, fits and reads differ in number")
+        for reads in entry.reads:
+            _check_reads(reads, entry.task)
         for widths in entry.widths:
             self._check_widths(widths)
         for fit in entry.fits:
-            failed = math.isnan(fit.accuracy)
-            _require(failed == bool(fit.failure), "a child has either an accuracy or a reason why it failed")
+            trained = not math.isnan(fit.accuracy)
+            one = trained != bool(fit.failure) or (not trained and not fit.failure and bool(fit.rungs))
+            _require(one, "a child has an accuracy, or a reason why it failed, or was stopped early")
         _check_file(entry.weights, round_place(entry.task, entry.number))
         done.append(entry)
 
@@ -231,6 +235,7 @@ class RunLog:
             _require(0 <= number < len(entry.trials), f"trial {number} is among the best of {len(entry.trials)}")
         for widths in (entry.widths, *(trial.widths for trial in entry.trials), *entry.units.values()):
             self._check_widths(widths)
+        _check_reads(entry.reads_tasks, index)
         _check_proof(proof, index)
         self.tasks.append(entry)
         self.proofs.append(proof)
@@ -245,6 +250,7 @@ class RunLog:
         trained = [trial.widths for trial in self.tasks[-1].trials if not trial.failed]
         _require(entry.widths in trained, f"no child of task {index + 1} has the widths {entry.widths}")
         self._check_sizes(entry, index)
+        _check_reads(entry.reads or (), index)
         _check_proof(proof, index, number)
         changed = {name: value for name, value in vars(entry).items() if name not in ("task", "number")}
         self.tasks[-1] = replace(self.tasks[-1], **changed)
@@ -288,6 +294,11 @@ def check_checkpoint(folder: Path, log: RunLog) -> None:
 def _check_proof(proof: Proof, index: int, pick: int = 0) -> None:
     _check_file(proof.canaries, canaries_place(index, pick))
     _check_file(proof.checkpoint, f"{checkpoint_place(index, pick)}/model.json")
+
+
+def _check_reads(reads: tuple[int, ...], task: int) -> None:
+    fits = list(reads) == sorted(set(reads)) and all(0 <= other < task for other in reads)
+    _require(fits, f"it reads {reads}, which are not numbers of earlier tasks in order")
 
 
 def _check_file(stored: StoredFile, place: str) -> None:

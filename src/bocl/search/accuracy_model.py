@@ -1,8 +1,8 @@
 """A Gaussian process on accuracy, over the widths of this task and of every earlier one. Float64 throughout.
 
     name         shape    meaning
-    inputs       (n, d)   log1p(z_i) / log1p(bound_i), of the d groups that can grow
-    tasks        (n,)     0 for this task, 1, 2, … for earlier ones
+    inputs       (n, d)   log1p(z_i) / log1p(bound_i), of the groups that can grow; what is read, as a place on a line
+    tasks        (n,)     0 for this task, 1, 2, … for earlier ones; -1 for this task after the first rung of a round
     values       (n,)     A
     targets      (n,)     (A - centre) / spread; the spread is that of trials around the mean of their own task
 
@@ -25,12 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bocl.records.record import ReadsKind
 from bocl.search.likelihood import make_model, maximise_likelihood
 from bocl.search.one_thread import quiet_single_thread
 from bocl.search.problem import FloatArray, IntArray
 from bocl.widths import Widths
 
 FIT_ITERATIONS = 50
+PLACES: dict[ReadsKind, float] = {"first": 0.0, "near": 0.2, "all": 0.4, "own": 1.0}
 LEAST_SPREAD = 1e-3  # smaller differences of accuracies are taken to be noise
 
 
@@ -70,12 +72,20 @@ class AccuracyModel:
         return self.spread * math.sqrt(self.hyperparameters.noise)
 
 
-def scale(points: Sequence[Widths] | IntArray, bounds: Widths) -> FloatArray:
-    """Return log1p(z) / log1p(bound), (n, d); a group with bound 0 cannot vary and is left out of the d inputs."""
-    growing = [group for group, bound in enumerate(bounds) if bound > 0]
-    widths = np.asarray(points, dtype=np.float64).reshape(-1, len(bounds))[:, growing]
-    scaled: FloatArray = np.log1p(widths) / np.log1p(np.array(bounds, dtype=np.float64)[growing])
-    return scaled
+def scale(points: Sequence[Widths] | IntArray, bounds: Widths, choices: Sequence[ReadsKind] = ()) -> FloatArray:
+    """Return log1p(z) / log1p(bound), (n, d); a group with bound 0 cannot vary and is left out of the d inputs.
+
+    choices  what the last entry of a point is the number of: it becomes a place on a line, on which the ways to read
+             earlier tasks lie close together and a network of its own lies apart
+    """
+    last = len(bounds) - bool(choices)
+    growing = [group for group, bound in enumerate(bounds[:last]) if bound > 0]
+    rows = np.asarray(points, dtype=np.float64).reshape(-1, len(bounds))
+    scaled: FloatArray = np.log1p(rows[:, growing]) / np.log1p(np.array(bounds, dtype=np.float64)[growing])
+    if len(choices) < 2:
+        return scaled
+    places = np.array([PLACES[kind] for kind in choices])
+    return np.column_stack([scaled, places[rows[:, -1].astype(np.int64)]])
 
 
 def prior_modes(dimensions: int, *, earlier_tasks: bool) -> Hyperparameters:

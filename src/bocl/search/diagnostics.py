@@ -45,6 +45,7 @@ def leave_one_out(model: AccuracyModel) -> FloatArray:
 
 def width_posterior(model: AccuracyModel, problem: Problem, points: IntArray, *, seed: int) -> list[FloatArray]:
     """Return for each group the probabilities (bound + 1,) of its width in the best of points (n, groups)."""
-    rewards = problem.reward(draw(model, scale(points, problem.bounds), DRAWS, seed), points)
-    best = points[rewards.argmax(1)]  # (draws, groups)
-    return [np.bincount(best[:, group], minlength=bound + 1) / len(best) for group, bound in enumerate(problem.bounds)]
+    drawn = draw(model, scale(points, problem.bounds, problem.choices), DRAWS, seed)
+    best = points[problem.reward(drawn, points).argmax(1)]  # (draws, groups)
+    bounds = problem.bounds[: problem.groups]
+    return [np.bincount(best[:, group], minlength=bound + 1) / len(best) for group, bound in enumerate(bounds)]

@@ -2,9 +2,11 @@
 
     EI(b)  = σ (φ(u) + u Φ(u)),  u = (μ - b) / σ        expected improvement of A(z) ~ N(μ, σ²) over b
 
-    without a target   EI(r* + penalty(z))              r*: the best posterior mean of r among the trained children
+    with a price       EI(r* + penalty(z))              r*: the best posterior mean of r among the trained children
     with target t      P (r_t(z) - r*)⁺ + [EI(r*) - EI(t) - (t - r*) P]⁺      P = Φ((μ - t) / σ) = P(A(z) ≥ t)
                        r_t(z) is the reward of z if it reaches t; the bracket is the gain below t, if r* is below t
+    with tolerance ε   2 ε P (p* - p(z))⁺ + EI(A*)      t = A* - ε; A* the best posterior mean of A among the trained
+                       p* the share of the smallest of them within ε of A*: what is saved, and what is found better
 
 A few points are scored, and the best of them climb: one coordinate at a time, by steps of 1, 2, 4, …, while EI rises.
 A small lattice is scored whole.
@@ -56,14 +58,27 @@ def log_reward_improvement(problem: Problem, z: IntArray, mean: FloatArray, std:
     return logs
 
 
-def spread_points(bounds: Widths, count: int, seed: int) -> IntArray:
-    """Return lattice points (count, groups) spread evenly over log1p(z), by a scrambled Sobol sequence."""
+def log_tolerance_gain(saved: FloatArray, mean: FloatArray, std: FloatArray, best: float, within: float) -> FloatArray:
+    """Return the log of the gain (n,) with a tolerance ``within``, at points that would save shares ``saved`` (n,)."""
+    reached = ndtr((mean - best + within) / std)
+    gained = 2 * within * reached * np.maximum(saved, 0) + np.exp(log_expected_improvement(mean, std, best))
+    logs: FloatArray = np.log(np.maximum(gained, np.finfo(np.float64).tiny))
+    return logs
+
+
+def spread_points(bounds: Widths, count: int, seed: int, *, choices: int = 0) -> IntArray:
+    """Return lattice points (count, groups) spread evenly over log1p(z), by a scrambled Sobol sequence.
+
+    choices  how many there are for the last entry, which is no width: it is spread evenly over them
+    """
     from scipy.stats import qmc  # half a second, needed by this search only
 
     generator = qmc.Sobol(len(bounds), rng=np.random.default_rng(seed))
     shares = generator.random_base2(max(1, (count - 1).bit_length()))[:count]
     widths = np.rint(np.expm1(shares * np.log1p(np.array(bounds, dtype=np.float64))))
     points: IntArray = widths.astype(np.int64)
+    if choices:
+        points[:, -1] = np.minimum((shares[:, -1] * choices).astype(np.int64), choices - 1)
     return points
 
 

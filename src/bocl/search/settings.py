@@ -26,13 +26,16 @@ class SearchSettings:
     trials            N: most children trained after the opening points
     patience          H: children in a row without a new best reward, after the opening points, that end the search
     warm_points       m: opening points, trained before the search proper begins
-    bounds            most units a group may grow by: one number for all groups, or one per group
+    bounds            most units a group may grow by: one number for all groups, or one per group. None: as many as the
+                      base network has, and twice as many again whenever the best child lies on a bound
     round_size        children asked for, and trained together, in one round; a searcher may give fewer. z = 0 is
                       trained with the first round, or before it if children are trained one by one
     memory_gb         most memory that children trained together may take; a larger round is trained in parts
     children_at_once  most children trained together: a larger round is trained in parts; None: as many as fit
+    halving           stop children of a round early that others leave behind; none where they are trained one by one
     least_gain        "bayesian" only: it ends when no point is expected to raise the reward by this much; 0: never.
-                      Once a target is reached, adding nothing at all counts as a gain of 0.1
+                      Once a target is reached, adding nothing at all counts as a gain of 0.1. With a tolerance it ends
+                      when a fifth of it is not expected to be gained, or a tenth of all parameters
     transfer          "bayesian" only: whether the trials of earlier tasks are data for this one
     controller        "reinforce" only: "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
     """
@@ -41,10 +44,11 @@ class SearchSettings:
     trials: PositiveInt = 20
     patience: PositiveInt = 5
     warm_points: Natural = 3
-    bounds: OneOrEach[Units] = 29
+    bounds: OneOrEach[Units] | None = None
     round_size: PositiveInt = 8
     memory_gb: Positive = 16.0
     children_at_once: PositiveInt | None = None
+    halving: bool = True
     least_gain: NonNegative = 2e-3
     transfer: bool = True
     controller: ControllerName = "tuned"
@@ -54,6 +58,6 @@ class SearchSettings:
         """M + N: the most children a search of one task trains."""
         return self.warm_points + self.trials
 
-    def bounds_for(self, groups: int) -> Widths:
-        """Return one bound per hidden group of a network with ``groups`` groups."""
-        return per_group("search.bounds", self.bounds, groups)
+    def bounds_for(self, base: Widths) -> Widths:
+        """Return one bound per hidden group of a network whose base network has these widths."""
+        return base if self.bounds is None else per_group("search.bounds", self.bounds, len(base))
