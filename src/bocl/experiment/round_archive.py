@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from bocl.errors import FolderError, NetworkError
 from bocl.experiment.store import RunStore
@@ -67,7 +68,7 @@ class RoundArchive:
             "purpose": asked.purpose,
             "widths": list(asked.widths),
             "seeds": list(asked.seeds),
-            "fits": [asdict(_written(child)) for child in children],
+            "fits": [_written(child) for child in children],
             "children_at_once": self._store.log.halvings.get(place),
         }
         self._store.keep_round(facts, join_tensors([child.growth.tensors for child in children]))
@@ -87,7 +88,8 @@ class RoundArchive:
         children = []
         for growth, fit in zip(growths, record.fits, strict=True):
             effort = Effort(fit.samples, fit.seconds)
-            children.append(TrainedChild(growth, Fit(fit.accuracy, fit.loss, fit.epochs, effort), fit.failure))
+            ended = Fit(fit.accuracy, fit.loss, fit.epochs, effort)
+            children.append(TrainedChild(growth, ended, fit.failure, fit.rungs))
             self.recalled_seconds += fit.seconds
         return children
 
@@ -95,12 +97,15 @@ class RoundArchive:
 def read_growths(
     store: RunStore, record: RoundRecord, network: ExpandableNetwork, before: Widths, classes: int
 ) -> list[Growth]:
-    """Return what the children of a round added to a network of the widths ``before``; a failed one has no tensors."""
+    """Return what the children of a round added to a network of the widths ``before``.
+
+    One that failed or was stopped has no tensors.
+    """
     space = GrowthSpace(network.graph, before, classes, network.settings)
     try:
         parts = part_tensors(store.recall(record), len(record.widths))
         for z, fit, tensors in zip(record.widths, record.fits, parts, strict=True):
-            check_tensors(tensors, {} if fit.failure else space.shapes(z))
+            check_tensors(tensors, {} if fit.failure or fit.stopped else space.shapes(z))
     except NetworkError as error:
         raise FolderError(
             f"{store.folder / record.weights.file} does not hold the children of its round: {error}; "
@@ -129,7 +134,9 @@ def read_child(
     return read_growths(store, entry, network, before, classes)[at]
 
 
-def _written(child: TrainedChild) -> RoundFit:
+def _written(child: TrainedChild) -> dict[str, Any]:
     fit = child.fit
     loss = fit.loss if math.isfinite(fit.loss) else math.nan  # a loss that ran away is as good as none
-    return RoundFit(fit.accuracy, loss, fit.epochs, fit.effort.samples, fit.effort.seconds, child.failure)
+    samples, seconds = fit.effort.samples, fit.effort.seconds
+    written = asdict(RoundFit(fit.accuracy, loss, fit.epochs, samples, seconds, child.failure, child.rungs))
+    return written if child.rungs else {name: value for name, value in written.items() if name != "rungs"}

@@ -216,7 +216,7 @@ class RunLog:
         for widths in entry.widths:
             self._check_widths(widths)
         for fit in entry.fits:
-            failed = math.isnan(fit.accuracy)
+            failed = math.isnan(fit.accuracy) and not fit.stopped
             _require(failed == bool(fit.failure), "a child has either an accuracy or a reason why it failed")
         _check_file(entry.weights, round_place(entry.task, entry.number))
         done.append(entry)
