@@ -120,6 +120,12 @@ def test_who_leaves_has_seen_less():
     assert fit.effort.seconds > before[3].effort.seconds > 0
 
 
+def test_a_training_that_waits_keeps_no_gradients():
+    training = started(children(2), SGD)
+    training.advance(1)
+    assert all(parameter.grad is None for parameter in training.network.parameters.values())
+
+
 def test_the_scores_are_the_accuracies_of_now():
     task, network = easy_task(), children(2)
     training = Training(network, [task], SGD, seed=4)

@@ -185,7 +185,8 @@ class LocalTrainer:
 
         A round that is too large is trained in parts. If it still runs out of memory, it starts again in parts of half
         the size, so that all children are trained with the same number at once. A child whose loss is not finite, or
-        that raises, fails; the others continue. What the callback raises ends the round.
+        that raises, fails; the others continue. Children that are behind at a rung are stopped, whatever their part.
+        What the callback raises ends the round.
         """
         listener = Listener(callback)
         if asked.fresh:
@@ -219,7 +220,7 @@ class _RoundInTraining:
     """A round while it is trained, part by part.
 
     Where children are stopped, parts take turns: all are trained up to a rung before any goes on. A part that waits
-    keeps its weights and its optimiser's moments in memory, and nothing else.
+    keeps its weights and its optimiser's moments in memory, and the best weights so far if the recipe has patience.
 
     ended  the children whose training is over, by place
     """

@@ -137,6 +137,8 @@ class Training(Generic[Network]):
             # A captured step keeps the network that it was captured with, to compute on it for others too.
             on_gpu = self._tasks[0].device.type == "cuda"
             self._go_on(until, self.network.kept(range(self.network.count)) if on_gpu else self.network)
+            for parameter in self.network.parameters.values():
+                parameter.grad = None
 
     def scores(self) -> Tensor:
         """Return (K,) validation accuracies: those of each network's best epoch so far, if the recipe has patience.
