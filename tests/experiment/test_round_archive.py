@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from bocl.errors import FolderError, WorkError
 from bocl.experiment import round_archive
 from bocl.experiment.run import run
 from bocl.methods import rounds
+from bocl.methods.halving import Halving
 from bocl.methods.saving import load
 from bocl.methods.tensor_files import write_tensors
 from bocl.records.events import OutOfMemory, TaskStarted, TrialDone
@@ -284,3 +285,55 @@ def test_a_base_network_that_fails_is_not_remembered(tmp_path, small, failing):
     assert kinds(tmp_path, "round") == []
     failing(set())
     assert len(run(config, tmp_path)) == 1
+
+
+@pytest.fixture
+def halved(monkeypatch):
+    """Stop all but two children of every round of a search after the first of two epochs."""
+    children = rounds.RoundMaker.children
+
+    def with_rungs(self, purpose, widths, *arguments):
+        sizes = tuple(sum(z) for z in widths)
+        return replace(children(self, purpose, widths, *arguments), halving=Halving((1,), (2,), sizes))
+
+    monkeypatch.setattr(rounds.RoundMaker, "children", with_rungs)
+
+
+@pytest.mark.usefixtures("halved")
+def test_rungs_and_stopped_children_are_recorded_and_recalled(tmp_path, small, stop_before, monkeypatch):
+    config = small(*OPTIONS, "stream.tasks=2", "search.round_size=3", "search.trials=6", "recipe.epochs=2")
+    answers = []
+
+    class Listening(round_archive.RoundArchive):
+        def __call__(self, *arguments, **options):
+            answers.append(super().__call__(*arguments, **options))
+            return answers[-1]
+
+    monkeypatch.setattr("bocl.experiment.run.RoundArchive", Listening)
+    tasks = run(config, tmp_path / "whole")
+    (_, trained, _), fits = (
+        answers,
+        [fit for record in kinds(tmp_path / "whole", "round")[1:] for fit in record["fits"]],
+    )
+    stopped = [fit["accuracy"] is None for fit in fits]
+    assert stopped[:4].count(False) == 2
+    assert [fit["epochs"] for fit in fits] == [1 if is_stopped else 2 for is_stopped in stopped]
+    assert all(len(fit["rungs"]) == 1 and fit["failure"] == "" for fit in fits)
+    assert [trial.failed for trial in tasks[1].trials] == stopped, "no accuracy is made up"
+    stop_before(2)
+    with pytest.raises(Stopped):
+        run(config, tmp_path / "again")
+    rest = stop_before(-1)
+    answers.clear()
+    run(config, tmp_path / "again")
+    assert len(rest) == 1
+    for recalled, child in zip(answers[0], trained, strict=True):
+        assert (recalled.rungs, recalled.stopped, recalled.failure) == (child.rungs, child.stopped, child.failure)
+        assert recalled.growth.tensors.keys() == child.growth.tensors.keys()
+        assert bool(recalled.growth.tensors) is not recalled.stopped
+    assert_same(tmp_path / "again", tmp_path / "whole")
+
+
+def test_rounds_without_rungs_are_written_without_them(tmp_path, small):
+    run(small("stream.tasks=1"), tmp_path)
+    assert all("rungs" not in fit for record in kinds(tmp_path, "round") for fit in record["fits"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from bocl.errors import FolderError, NetworkError
 from bocl.experiment.store import RunStore
@@ -66,7 +67,7 @@ class RoundArchive:
             "purpose": asked.purpose,
             "widths": list(asked.widths),
             "seeds": list(asked.seeds),
-            "fits": [asdict(_written(child)) for child in children],
+            "fits": [_written(child) for child in children],
             "children_at_once": self._store.log.halvings.get(place),
             "reads": list(asked.reads),
         }
@@ -91,7 +92,8 @@ class RoundArchive:
         children = []
         for growth, fit in zip(growths, record.fits, strict=True):
             effort = Effort(fit.samples, fit.seconds)
-            children.append(TrainedChild(growth, Fit(fit.accuracy, fit.loss, fit.epochs, effort), fit.failure))
+            ended = Fit(fit.accuracy, fit.loss, fit.epochs, effort)
+            children.append(TrainedChild(growth, ended, fit.failure, fit.rungs))
             self.recalled_seconds += fit.seconds
         return children
 
@@ -103,11 +105,14 @@ def read_growths(
     reads: Sequence[tuple[int, ...]],
     classes: int,
 ) -> list[Growth]:
-    """Return what the children of a round added, each of which reads ``reads``; a failed one has no tensors."""
+    """Return what the children of a round added; one that failed or was stopped has no tensors.
+
+    reads  for each of them the tasks whose units it reads
+    """
     try:
         parts = part_tensors(store.recall(record), len(record.widths))
         for z, fit, tensors, read in zip(record.widths, record.fits, parts, reads, strict=True):
-            check_tensors(tensors, {} if fit.failure else network.space(classes, read).shapes(z))
+            check_tensors(tensors, {} if fit.failure or fit.stopped else network.space(classes, read).shapes(z))
     except NetworkError as error:
         raise FolderError(
             f"{store.folder / record.weights.file} does not hold the children of its round: {error}; "
@@ -153,7 +158,9 @@ def _reads(entry: RoundRecord) -> tuple[tuple[int, ...], ...]:
     return entry.reads or (tuple(range(entry.task)),) * len(entry.widths)
 
 
-def _written(child: TrainedChild) -> RoundFit:
+def _written(child: TrainedChild) -> dict[str, Any]:
     fit = child.fit
     loss = fit.loss if math.isfinite(fit.loss) else math.nan  # a loss that ran away is as good as none
-    return RoundFit(fit.accuracy, loss, fit.epochs, fit.effort.samples, fit.effort.seconds, child.failure)
+    samples, seconds = fit.effort.samples, fit.effort.seconds
+    written = asdict(RoundFit(fit.accuracy, loss, fit.epochs, samples, seconds, child.failure, child.rungs))
+    return written if child.rungs else {name: value for name, value in written.items() if name != "rungs"}

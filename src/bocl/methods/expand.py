@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bocl.errors import InputError
 from bocl.methods.failures import check_trained
+from bocl.methods.halving import Halving, halving_for
 from bocl.methods.reading import ReadingSpace
 from bocl.methods.reward import RewardSettings, make_cost
 from bocl.methods.rounds import RoundMaker, RoundTrainer, TrainedChild, padding
@@ -205,7 +206,8 @@ class Candidates:
         parted = [self.space.parted(point) for point in points]
         widths, reads = [widths for widths, _ in parted], [choice.reads for _, choice in parted]
         pad_to = padding(widths, self.problem.bounds[: self.problem.groups])
-        asked = self._rounds.children(purpose, widths, seeds, pad_to, reads)
+        halving = self._halving_of(points) if trials and self._halving else None
+        asked = self._rounds.children(purpose, widths, seeds, pad_to, reads, halving)
         self._callback(RoundStarted(purpose, asked.widths, first if trials else 0, trials))
         # In a run the trainer is a RoundArchive around a LocalTrainer.
         for point, child in zip(points, self._trainer(asked, self._network, self._data, self._callback), strict=True):
@@ -241,7 +243,15 @@ class Candidates:
             float(self.problem.reward(accuracy, row)[0]),
             float(self._cost(row)[0]),
             choice.kind,
+            child.rungs,
         )
+
+    def _halving_of(self, points: Sequence[Widths]) -> Halving | None:
+        """Return when children of a round are stopped; a network of the task's own in the base shape never is."""
+        sizes = self.problem.parameters(np.array(points, dtype=np.int64)).tolist()
+        own = self.own_network(self.problem)
+        spared = [place for place, point in enumerate(points) if point in own]
+        return halving_for(self._rounds.recipe.epochs, len(points), sizes, spared)
 
 
 def growth_cost(space: ReadingSpace, reward: RewardSettings) -> Cost:

@@ -8,12 +8,13 @@ process; a run puts one around it that keeps every round on disk (``experiment/r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 from bocl.errors import BoclError
 from bocl.methods.failures import NOT_FINITE, Listener, is_out_of_memory
+from bocl.methods.halving import Halving, going_on
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import Growth
 from bocl.networks.stacked import Children
@@ -23,8 +24,11 @@ from bocl.training.batches import DeviceTask
 from bocl.training.footprint import training_bytes
 from bocl.training.recipe import Recipe
 from bocl.training.steps import StepCache
-from bocl.training.trainer import Effort, Fit, train
+from bocl.training.trainer import Effort, Fit, Training, train
 from bocl.widths import Widths
+
+Places = tuple[int, ...]  # of children in their round
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Round:
     reads             for every child the tasks whose units it reads; none: it grows from nothing
     memory_gb         most memory they may take together; a larger round is trained in parts; None for no limit
     children_at_once  most children trained together; None for no limit
+    halving           when children that are behind are stopped; None: all are trained to the end
     """
 
     purpose: str
@@ -57,15 +62,28 @@ class Round:
     reads: tuple[tuple[int, ...], ...]
     memory_gb: float | None = None
     children_at_once: int | None = None
+    halving: Halving | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedChild:
-    """A child's new tensors, and how its training ended; a child that failed has a reason and no tensors."""
+    """A child's new tensors, and how its training ended.
+
+    A child that failed has a reason. One that was stopped because others were ahead has none. Neither has tensors or
+    an accuracy.
+
+    rungs  its validation accuracy at every rung it reached, if its round has any
+    """
 
     growth: Growth
     fit: Fit
     failure: str = ""
+    rungs: tuple[float, ...] = ()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped before the end."""
+        return math.isnan(self.fit.accuracy) and not self.failure and bool(self.rungs)
 
 
 def ignore(_children_at_once: int) -> None:
@@ -125,6 +143,7 @@ class RoundMaker:
         seeds: Sequence[int],
         pad_to: Widths,
         reads: Sequence[tuple[int, ...]],
+        halving: Halving | None = None,
     ) -> Round:
         """Return the round of children that grow from the network."""
         return Round(
@@ -139,6 +158,7 @@ class RoundMaker:
             reads=tuple(reads),
             memory_gb=self.memory_gb,
             children_at_once=self.children_at_once,
+            halving=halving,
         )
 
 
@@ -175,76 +195,154 @@ class LocalTrainer:
 
         A round that is too large is trained in parts. If it still runs out of memory, it starts again in parts of half
         the size, so that all children are trained with the same number at once. A child whose loss is not finite, or
-        that raises, fails; the others continue. What the callback raises ends the round.
+        that raises, fails; the others continue. Children that are behind at a rung are stopped, whatever their part.
+        What the callback raises ends the round.
         """
         listener = Listener(callback)
         at_once = _children_that_fit(asked, network, data)
         while True:
+            going = _RoundInTraining(asked, network, data, self._cache if any(asked.reads) else None, listener)
+            parts = _parts(asked, network, at_once)
             try:
-                trained: dict[int, TrainedChild] = {}
-                for part in _parts(asked, network, at_once):
-                    trained |= self._train_or_fail(asked, network, data, part, listener)
-                return [trained[at] for at in range(len(asked.widths))]
+                if asked.halving is not None:
+                    for until, keep in zip(asked.halving.rungs, asked.halving.keep, strict=True):
+                        parts = going.halve(parts, asked.halving, until, keep)
+                going.finish(parts)
+                return [going.ended[place] for place in range(len(asked.widths))]
             except (MemoryError, RuntimeError) as error:
                 if error is listener.raised or at_once == 1 or not is_out_of_memory(error):
                     raise
+            del going  # and with it all that is in memory
             at_once = -(-at_once // 2)
             on_halving(at_once)
             callback(OutOfMemory(at_once))
 
-    def _train_or_fail(
-        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: list[int], listener: Listener
-    ) -> dict[int, TrainedChild]:
-        """Train some children of a round together. If that raises, train each by itself, to see which it was."""
+
+def _parts(asked: Round, network: ExpandableNetwork, at_once: int) -> list[Places]:
+    """Return the places of the children that are trained together: they read the same tasks, ``at_once`` at most."""
+    alike: dict[Hashable, list[int]] = {}
+    unpadded = any(norm.kind == "group" for norm in network.graph.norms)  # in a network of its own
+    for place, (z, reads) in enumerate(zip(asked.widths, asked.reads, strict=True)):
+        alike.setdefault((reads, z if unpadded and not reads else None), []).append(place)
+    return [
+        tuple(places[start : start + at_once]) for places in alike.values() for start in range(0, len(places), at_once)
+    ]
+
+
+class _RoundInTraining:
+    """A round while it is trained, part by part.
+
+    Where children are stopped, parts take turns: all are trained up to a rung before any goes on. A part that waits
+    keeps its weights and its optimiser's moments in memory, and the best weights so far if the recipe has patience.
+
+    ended  the children whose training is over, by place
+    """
+
+    def __init__(
+        self,
+        asked: Round,
+        network: ExpandableNetwork,
+        data: DeviceTask,
+        cache: StepCache | None,
+        listener: Listener,
+    ) -> None:
+        self.ended: dict[int, TrainedChild] = {}
+        self._asked, self._network, self._data, self._listener = asked, network, data, listener
+        self._options: Any = {
+            "seed": asked.order_seed,
+            "on_epoch": lambda *facts: listener(EpochDone(*facts)),
+            "cache": cache,
+        }
+        self._waiting: dict[Places, Training[Children]] = {}
+        self._rungs: dict[int, tuple[float, ...]] = dict.fromkeys(range(len(asked.widths)), ())
+
+    def halve(self, parts: Sequence[Places], halving: Halving, until: int, keep: int) -> list[Places]:
+        """Train up to so many epochs, stop all children but the best, and return the parts that are left."""
+
+        def advanced(places: Places) -> list[Fit]:
+            training = self._waiting.pop(places, None)  # children that go on alone start from the beginning
+            if training is None:
+                children = _grow(self._asked, self._network, places)
+                training = Training(children, [self._data], self._asked.recipe, **self._options)
+            training.advance(until)
+            fits = training.fits()
+            self._waiting[places] = training
+            return fits
+
+        fits = {
+            place: fit
+            for part in parts
+            for places, of_part in self._together_or_alone(part, advanced)
+            for place, fit in zip(places, of_part, strict=True)
+        }
+        for place, fit in fits.items():
+            if math.isnan(fit.accuracy):
+                self._end(place, fit, NOT_FINITE)
+            else:
+                self._rungs[place] += (fit.accuracy,)
+        accuracies = {place: fit.accuracy for place, fit in fits.items() if place not in self.ended}
+        chosen = going_on(accuracies, halving, keep)
+        for place in accuracies.keys() - chosen:
+            self._end(place, replace(fits[place], accuracy=math.nan))
+        for part, training in list(self._waiting.items()):
+            del self._waiting[part]
+            staying = tuple(place for place in part if place in chosen)
+            if staying:
+                training.keep([part.index(place) for place in staying])
+                self._waiting[staying] = training
+        return list(self._waiting)
+
+    def finish(self, parts: Sequence[Places]) -> None:
+        """Train the children of these parts to the end."""
+
+        def finished(places: Places) -> tuple[Children, list[Fit]]:
+            training = self._waiting.pop(places, None)
+            if training is not None:
+                return training.network, training.finish()
+            children = _grow(self._asked, self._network, places)
+            return children, train(children, [self._data], self._asked.recipe, **self._options)
+
+        for part in parts:
+            for places, (children, fits) in self._together_or_alone(part, finished):
+                for at, (place, fit) in enumerate(zip(places, fits, strict=True)):
+                    if math.isnan(fit.accuracy):
+                        self._end(place, fit, NOT_FINITE)
+                    else:
+                        self.ended[place] = TrainedChild(children.growth(at), fit, rungs=self._rungs[place])
+
+    def _together_or_alone(self, part: Places, work: Callable[[Places], Result]) -> Iterator[tuple[Places, Result]]:
+        """Do some work for children together. If that raises, do it for each by itself, to see which it was.
+
+        Yields places and what the work returned for them. A child that raises by itself has ended.
+        """
         try:
-            return self._train(asked, network, data, part, listener)
+            result = work(part)
         except Exception as error:
-            if error is listener.raised or isinstance(error, BoclError):
+            if error is self._listener.raised or isinstance(error, BoclError):
                 raise
             if is_out_of_memory(error) or _is_of_the_device(error):
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
+        else:
+            yield part, result
+            return
         if len(part) > 1:
-            trained: dict[int, TrainedChild] = {}
-            for at in part:
-                trained |= self._train_or_fail(asked, network, data, [at], listener)
-            return trained
-        return {part[0]: _failed(asked, part[0], reason, Fit(math.nan, math.nan, 0, Effort()))}
+            for place in part:
+                yield from self._together_or_alone((place,), work)
+        else:
+            self._end(part[0], Fit(math.nan, math.nan, 0, Effort()), reason)
 
-    def _train(
-        self, asked: Round, network: ExpandableNetwork, data: DeviceTask, part: list[int], callback: Callback
-    ) -> dict[int, TrainedChild]:
-        children = _grow(asked, network, part)
-        fits = train(
-            children,
-            [data],
-            asked.recipe,
-            seed=asked.order_seed,
-            on_epoch=lambda *facts: callback(EpochDone(*facts)),
-            cache=self._cache if asked.reads[part[0]] else None,
-        )
-        return {
-            at: _failed(asked, at, NOT_FINITE, fit)
-            if math.isnan(fit.accuracy)
-            else TrainedChild(children.growth(place), fit)
-            for place, (at, fit) in enumerate(zip(part, fits, strict=True))
-        }
+    def _end(self, place: int, fit: Fit, failure: str = "") -> None:
+        """Note a child that leaves no tensors: it failed, or was stopped."""
+        growth = Growth(self._asked.widths[place], self._asked.classes, {}, self._asked.reads[place])
+        self.ended[place] = TrainedChild(growth, fit, failure, self._rungs[place])
 
 
-def _parts(asked: Round, network: ExpandableNetwork, at_once: int) -> list[list[int]]:
-    """Return which children of a round are trained together: those that read the same tasks, ``at_once`` at most."""
-    alike: dict[Hashable, list[int]] = {}
-    unpadded = any(norm.kind == "group" for norm in network.graph.norms)  # in a network of its own
-    for at, (z, reads) in enumerate(zip(asked.widths, asked.reads, strict=True)):
-        alike.setdefault((reads, z if unpadded and not reads else None), []).append(at)
-    return [group[start : start + at_once] for group in alike.values() for start in range(0, len(group), at_once)]
-
-
-def _grow(asked: Round, network: ExpandableNetwork, part: list[int]) -> Children:
-    widths, reads = [asked.widths[at] for at in part], asked.reads[part[0]]
-    unequal = reads or len(set(widths)) > 1
-    pad_to = asked.pad_to if unequal else widths[0]
-    return network.grow(widths, asked.classes, seeds=[asked.seeds[at] for at in part], pad_to=pad_to, reads=reads)
+def _grow(asked: Round, network: ExpandableNetwork, places: Places) -> Children:
+    widths, reads = [asked.widths[place] for place in places], asked.reads[places[0]]
+    seeds = [asked.seeds[place] for place in places]
+    pad_to = asked.pad_to if reads or len(set(widths)) > 1 else widths[0]
+    return network.grow(widths, asked.classes, seeds=seeds, pad_to=pad_to, reads=reads)
 
 
 def _children_that_fit(asked: Round, network: ExpandableNetwork, data: DeviceTask) -> int:
@@ -252,13 +350,9 @@ def _children_that_fit(asked: Round, network: ExpandableNetwork, data: DeviceTas
     at_once = min(len(asked.widths), asked.children_at_once or len(asked.widths))
     if at_once == 1 or asked.memory_gb is None:
         return at_once
-    one = _grow(asked, network, [max(range(len(asked.reads)), key=lambda at: len(asked.reads[at]))])
+    one = _grow(asked, network, (max(range(len(asked.reads)), key=lambda place: len(asked.reads[place])),))
     needed = training_bytes(one, data, asked.recipe.batch_size)
     return max(1, min(at_once, int(asked.memory_gb * 1e9 / needed)))
-
-
-def _failed(asked: Round, at: int, reason: str, fit: Fit) -> TrainedChild:
-    return TrainedChild(Growth(asked.widths[at], asked.classes, {}, asked.reads[at]), fit, reason)
 
 
 def _is_of_the_device(error: Exception) -> bool:

@@ -11,7 +11,9 @@ are (K, n, C, …).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -258,6 +260,18 @@ class Children:
         centred = (new - new.sum(over, keepdim=True) / own) * mask
         var = centred.square().sum(over, keepdim=True) / own
         return torch.cat([old, centred * (var + norm.eps).rsqrt()], dim=2)
+
+    def kept(self, which: Sequence[int]) -> Self:
+        """Return the children at these places as a stack of their own, padded as this one; its tensors are copies."""
+        places, made = list(which), copy(self)
+        made.count = len(places)
+        made.widths = [self.widths[at] for at in places]
+        made._classes = [self._classes[at] for at in places]
+        made._corners = [self._corners[at] for at in places]
+        made.parameters = {name: nn.Parameter(tensor.detach()[places]) for name, tensor in self.parameters.items()}
+        made.buffers = {name: tensor[places] for name, tensor in self.buffers.items()}
+        made.masks = {name: tensor[places] for name, tensor in self.masks.items()}
+        return made
 
 
 def _fixed_prefix(graph: Graph) -> tuple[int, int]:

@@ -208,7 +208,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class RoundFit:
-    """How a child's training ended; ``failure`` says why one failed, ``rungs`` how far one that was stopped came."""
+    """How a child's training ended; ``failure`` says why one failed.
+
+    rungs  its validation accuracy each time it was compared with the others of its round; the last comparison stopped
+           it if it has neither an accuracy nor a failure
+    """
 
     accuracy: MeasuredFraction
     loss: Measured
@@ -216,7 +220,12 @@ class RoundFit:
     samples: int
     seconds: float
     failure: str = ""
-    rungs: tuple[Measured, ...] = ()
+    rungs: tuple[Fraction, ...] = ()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped because others were ahead."""
+        return math.isnan(self.accuracy) and not self.failure and bool(self.rungs)
 
 
 @dataclass(frozen=True)

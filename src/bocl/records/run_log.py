@@ -219,9 +219,8 @@ class RunLog:
         for widths in entry.widths:
             self._check_widths(widths)
         for fit in entry.fits:
-            trained = not math.isnan(fit.accuracy)
-            one = trained != bool(fit.failure) or (not trained and not fit.failure and bool(fit.rungs))
-            _require(one, "a child has an accuracy, or a reason why it failed, or was stopped early")
+            failed = math.isnan(fit.accuracy) and not fit.stopped
+            _require(failed == bool(fit.failure), "a child has either an accuracy or a reason why it failed")
         _check_file(entry.weights, round_place(entry.task, entry.number))
         done.append(entry)
 

@@ -30,6 +30,9 @@ WARM_UP_STEPS = 3
 MOST_PRECOMPUTED = 4 << 30  # bytes
 PRECOMPUTE_BATCH = 5000
 
+#: What an optimiser remembers of every parameter, by name: tensors (K, …), and the number of its steps.
+Moments = dict[str, dict[str, Tensor]]
+
 
 class EagerStep:
     """A step as Python calls; works everywhere."""
@@ -220,6 +223,35 @@ def copy_state(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> No
     with torch.no_grad():
         for name, tensor in target.items():
             tensor.copy_(source[name])
+
+
+def read_moments(step: EagerStep | GraphedStep) -> Moments:
+    """Return what a step's optimiser remembers, as copies."""
+    remembered = step.optimiser.state
+    return {
+        name: {what: value.clone() for what, value in remembered[parameter].items() if isinstance(value, Tensor)}
+        for name, parameter in step.network.parameters.items()
+        if parameter in remembered
+    }
+
+
+def write_moments(moments: Moments, step: EagerStep | GraphedStep) -> None:
+    """Let a step's optimiser go on from these."""
+    for name, values in moments.items():
+        remembered = step.optimiser.state[step.network.parameters[name]]
+        for what, value in values.items():
+            if isinstance(remembered.get(what), Tensor):
+                remembered[what].copy_(value)  # a captured step reads memory by address
+            else:
+                remembered[what] = value.clone()
+
+
+def kept_moments(moments: Moments, which: Sequence[int]) -> Moments:
+    """Return the moments of some of the K networks; a number of steps is that of all."""
+    return {
+        name: {what: value[list(which)] if value.dim() else value for what, value in values.items()}
+        for name, values in moments.items()
+    }
 
 
 def precompute(network: Trainable, task: DeviceTask) -> Tensor | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Protocol
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Protocol, Self
 
 from torch import Tensor
 
@@ -41,3 +41,10 @@ class Trainable(Protocol):
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
         """Compute what is the same for these samples in every step: (n, …), or None."""
+
+
+class Divisible(Trainable, Protocol):
+    """Networks of which some can go on without the others."""
+
+    def kept(self, which: Sequence[int]) -> Self:
+        """Return the networks at these places, in this order, as copies."""

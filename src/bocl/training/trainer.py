@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,10 +25,22 @@ from bocl.training.evaluation import accuracies
 from bocl.training.hooks import Hooks
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
-from bocl.training.steps import StepCache, copy_state, make_step
+from bocl.training.steps import (
+    EagerStep,
+    GraphedStep,
+    Moments,
+    StepCache,
+    copy_state,
+    kept_moments,
+    make_step,
+    read_moments,
+    write_moments,
+)
 from bocl.training.threads import sensible_threads
-from bocl.training.trainable import Trainable
+from bocl.training.trainable import Divisible, Trainable
 
+Network = TypeVar("Network", bound=Trainable)
+Part = TypeVar("Part", bound=Divisible)
 OnEpoch = Callable[[int, int, tuple[float, ...], tuple[float, ...]], None]
 
 
@@ -78,47 +92,142 @@ def train(
 
     The order of samples depends only on the seed, so networks trained separately with one seed see the same batches.
     """
-    began = time.perf_counter()
-    tasks = list(tasks)
-    orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
-    shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
-    per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
-    taken = samples = epoch = 0
-    loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
-    draws = Draws(network, tasks[0].device, seed_for(seed, "dropout"))
-    with sensible_threads(network, tasks[0], recipe.batch_size):
+    training = Training(network, tasks, recipe, seed=seed, hooks=hooks, on_epoch=on_epoch, cache=cache, graphed=graphed)
+    return training.finish()
+
+
+class Training(Generic[Network]):
+    """A training that can pause after any epoch, and go on with some of its networks.
+
+    It takes arguments as ``train`` does. The learning rate follows its schedule over all epochs of the recipe, wherever
+    the training pauses and whoever leaves. The networks that stay take the steps that they would have taken.
+
+    network  as it was at the last pause
+    epoch    passes that were made
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        tasks: Sequence[DeviceTask],
+        recipe: Recipe,
+        *,
+        seed: int,
+        hooks: Hooks = Hooks(),  # noqa: B008 - frozen
+        on_epoch: OnEpoch | None = None,
+        cache: StepCache | None = None,
+        graphed: bool = True,
+    ) -> None:
+        self.network, self.epoch = network, 0
+        self._tasks, self._recipe, self._hooks, self._on_epoch = list(tasks), recipe, hooks, on_epoch
+        self._cache, self._graphed = cache or StepCache(), graphed
+        self._orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
+        self._shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
+        self._per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
+        self._taken = self._samples = 0
+        self._seconds = 0.0  # each network's share
+        self._loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
+        self._draws = Draws(network, self._tasks[0].device, seed_for(seed, "dropout"))
+        self._best = _Best(network.count, recipe.patience)
+        self._moments: Moments = {}
+
+    def advance(self: Training[Part], until: int) -> None:
+        """Train until so many epochs are made in all, then pause; networks out of patience make none."""
+        with self._at_work():
+            # A captured step keeps the network that it was captured with, to compute on it for others too.
+            on_gpu = self._tasks[0].device.type == "cuda"
+            self._go_on(until, self.network.kept(range(self.network.count)) if on_gpu else self.network)
+            for parameter in self.network.parameters.values():
+                parameter.grad = None
+
+    def scores(self) -> Tensor:
+        """Return (K,) validation accuracies: those of each network's best epoch so far, if the recipe has patience.
+
+        They are NaN where the loss, or a weight, is not finite.
+        """
+        with self._at_work():
+            return self._scores()
+
+    def fits(self) -> list[Fit]:
+        """Return how each network's training would end now."""
+        return self._fits(self.scores())
+
+    def keep(self: Training[Part], which: Sequence[int]) -> None:
+        """Go on with the networks at these places, in this order; the others leave."""
+        if list(which) == list(range(self.network.count)):
+            return
+        self.network = self.network.kept(which)
+        self._moments = kept_moments(self._moments, which)
+        self._loss = self._loss[list(which)]
+        self._best = self._best.kept(which)
+
+    def finish(self) -> list[Fit]:
+        """Train to the end and return one fit per network, whose state is then in ``network``."""
+        with self._at_work():
+            self._go_on(self._recipe.epochs, self.network)
+            self._best.restore(self.network)
+            scores = self._scores()
+        return self._fits(scores)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        began = time.perf_counter()
+        with sensible_threads(self.network, self._tasks[0], self._recipe.batch_size):
+            yield
+        self._seconds += (time.perf_counter() - began) / self.network.count
+
+    def _go_on(self, until: int, network: Network) -> None:
+        """Make epochs with a step for ``network``, which is the training's own or a copy of it."""
+        if self.epoch >= until or not self._best.waiting.any():
+            return
+        recipe, device = self._recipe, self._tasks[0].device
         network.training = True
-        with draws.in_use():
-            step = make_step(network, tasks, recipe, hooks, cache=cache, graphed=graphed)
+        # A capture takes steps, and they draw. After a pause this must not change what the training draws: whether a
+        # step is captured again depends on the rounds before.
+        with (Draws(network, device, seed=0) if self.epoch else self._draws).in_use():
+            step = make_step(network, self._tasks, recipe, self._hooks, cache=self._cache, graphed=self._graphed)
+        write_moments(self._moments, step)
         trained = step.network
-        best = _Best(trained, recipe.patience)
-        for epoch in range(1, recipe.epochs + 1):
-            trained.training = True
-            step.total.zero_()
-            batches = _interleave(tasks, orders, recipe.batch_size, shuffle)
-            with draws.in_use(), step.sharing_gpu():
-                for task, batch in batches:
-                    step(task, batch, _learning_rate(recipe, taken, per_epoch * recipe.epochs))
-                    taken += 1
-                    samples += len(batch)
-            trained.training = False
-            loss = torch.where(best.waiting, step.total.cpu() / per_epoch, loss)
-            stop_if_cancelled()
-            scores = _validate(trained, tasks, recipe.precision) if recipe.patience else None
-            if on_epoch is not None:
-                on_epoch(epoch, recipe.epochs, tuple(loss.tolist()), () if scores is None else tuple(scores.tolist()))
-            if scores is not None and best.is_over(scores, epoch):
-                break
-        best.restore()
-        finite = torch.isfinite(loss)
-        for tensor in trained.state.values():  # the last step may be the one that diverged
+        while self.epoch < until and self._best.waiting.any():
+            self._make_epoch(step)
+        if until < recipe.epochs:
+            self._moments = read_moments(step)
+        if trained is not self.network:
+            copy_state(trained.state, self.network.state)
+        self.network.training = False
+
+    def _make_epoch(self, step: EagerStep | GraphedStep) -> None:
+        recipe, trained = self._recipe, step.network
+        trained.training = True
+        step.total.zero_()
+        batches = _interleave(self._tasks, self._orders, recipe.batch_size, self._shuffle)
+        with self._draws.in_use(), step.sharing_gpu():
+            for task, batch in batches:
+                step(task, batch, _learning_rate(recipe, self._taken, self._per_epoch * recipe.epochs))
+                self._taken += 1
+                self._samples += len(batch)
+        trained.training = False
+        self.epoch += 1
+        self._loss = torch.where(self._best.waiting, step.total.cpu() / self._per_epoch, self._loss)
+        stop_if_cancelled()
+        scores = _validate(trained, self._tasks, recipe.precision) if recipe.patience else None
+        if self._on_epoch is not None:
+            losses, accuracies = (() if values is None else tuple(values.tolist()) for values in (self._loss, scores))
+            self._on_epoch(self.epoch, recipe.epochs, losses, accuracies)
+        if scores is not None:
+            self._best.note(trained, scores, self.epoch)
+
+    def _scores(self) -> Tensor:
+        finite = torch.isfinite(self._loss)
+        for tensor in (self._best.state or self.network.state).values():  # the last step may be the one that diverged
             finite &= torch.isfinite(tensor.detach()).flatten(1).all(1).cpu()
-        scores = torch.where(finite, _validate(trained, tasks, recipe.precision), math.nan)
-        if trained is not network:
-            copy_state(trained.state, network.state)
-    network.training = False
-    effort = Effort(samples, (time.perf_counter() - began) / network.count)
-    return [Fit(float(score), float(own), epoch, effort) for score, own in zip(scores, loss.tolist(), strict=True)]
+        patient = self._recipe.patience > 0
+        scores = self._best.score if patient else _validate(self.network, self._tasks, self._recipe.precision)
+        return torch.where(finite, scores, math.nan)
+
+    def _fits(self, scores: Tensor) -> list[Fit]:
+        effort, losses = Effort(self._samples, self._seconds), self._loss.tolist()
+        return [Fit(float(score), loss, self.epoch, effort) for score, loss in zip(scores, losses, strict=True)]
 
 
 class _Best:
@@ -127,28 +236,33 @@ class _Best:
     A network that is out of patience has stopped: what it does while the others continue does not count.
     """
 
-    def __init__(self, network: Trainable, patience: int) -> None:
-        self.network = network
+    def __init__(self, count: int, patience: int) -> None:
         self.patience = patience
-        self.waiting = torch.ones(network.count, dtype=torch.bool)  # networks with patience left
-        self.score = torch.full((network.count,), -math.inf, dtype=torch.float64)
-        self.since = torch.zeros(network.count)  # the epoch each network last improved in
+        self.waiting = torch.ones(count, dtype=torch.bool)  # networks with patience left
+        self.score = torch.full((count,), -math.inf, dtype=torch.float64)
+        self.since = torch.zeros(count)  # the epoch each network last improved in
         self.state: dict[str, Tensor] = {}
 
-    def is_over(self, scores: Tensor, epoch: int) -> bool:
-        """Keep the networks that improved; return whether all have run out of patience."""
+    def note(self, network: Trainable, scores: Tensor, epoch: int) -> None:
+        """Keep the networks that improved, and see which have run out of patience."""
         improved = (scores > self.score) & self.waiting
         self.score[improved], self.since[improved] = scores[improved], epoch
-        for name, tensor in self.network.state.items():
+        for name, tensor in network.state.items():
             if name not in self.state:
                 self.state[name] = torch.zeros_like(tensor)
             chosen = improved.to(tensor.device)
             self.state[name][chosen] = tensor.detach()[chosen]
         self.waiting &= epoch - self.since < self.patience
-        return not bool(self.waiting.any())
 
-    def restore(self) -> None:
-        copy_state(self.state, {name: self.network.state[name] for name in self.state})
+    def restore(self, network: Trainable) -> None:
+        copy_state(self.state, {name: network.state[name] for name in self.state})
+
+    def kept(self, which: Sequence[int]) -> _Best:
+        places = list(which)
+        made = _Best(len(places), self.patience)
+        made.waiting, made.score, made.since = self.waiting[places], self.score[places], self.since[places]
+        made.state = {name: tensor[places] for name, tensor in self.state.items()}
+        return made
 
 
 def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:

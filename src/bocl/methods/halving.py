@@ -1,0 +1,80 @@
+"""Successive halving: the children of a round that are behind after a part of the epochs are not trained further."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+FEWEST_EPOCHS = 4  # with fewer, a quarter of them says nothing
+FEWEST_CHILDREN = 3
+
+
+@dataclass(frozen=True)
+class Halving:
+    """When children of a round are compared, and how many go on.
+
+    rungs   epochs after which all children of the round are compared, rising
+    keep    how many of them go on, for every rung
+    sizes   parameters that each child adds
+    spared  children that are never stopped, by their places in the round; they count towards ``keep``
+    """
+
+    rungs: tuple[int, ...]
+    keep: tuple[int, ...]
+    sizes: tuple[int, ...]
+    spared: tuple[int, ...] = ()
+
+
+def halving_for(epochs: int, count: int, sizes: Sequence[int], spared: Sequence[int] = ()) -> Halving | None:
+    """Return the halving of a round of ``count`` children; None where it would stop nobody or know too little.
+
+    After a quarter of the epochs half of the children go on, after half of them a third, both rounded up. At least two
+    go on, and at least one besides those that are spared, so that there is something to compare in the end.
+    """
+    if epochs < FEWEST_EPOCHS or count < FEWEST_CHILDREN:
+        return None
+    fewest, going = max(2, len(spared) + 1), count
+    rungs, keep = [], []
+    for rung, share in ((_divided(epochs, 4), 2), (_divided(epochs, 2), 3)):
+        staying = max(fewest, _divided(count, share))
+        if staying < going:
+            rungs.append(rung)
+            keep.append(staying)
+            going = staying
+    return Halving(tuple(rungs), tuple(keep), tuple(sizes), tuple(spared)) if rungs else None
+
+
+def going_on(accuracies: Mapping[int, float], halving: Halving, keep: int) -> list[int]:
+    """Return the places of the children that go on after a rung, in the order of the round.
+
+    accuracies  of the children that are compared, by place; all of them are numbers
+    """
+    order = ranked(accuracies, halving.sizes)
+    spared = [place for place in order if place in halving.spared]
+    others = [place for place in order if place not in halving.spared]
+    return sorted(spared + others[: max(keep - len(spared), 0)])
+
+
+def ranked(accuracies: Mapping[int, float], sizes: Sequence[int]) -> list[int]:
+    """Return places, best first: by Pareto layers of accuracy and size, and by accuracy within a layer.
+
+    The first layer are the children that no other beats: none is as accurate and smaller, nor more accurate and no
+    larger. The next layer are those that no other beats once the layers before are taken away. Among equals come
+    fewer parameters first, then lower places.
+    """
+
+    def beats(one: int, other: int) -> bool:
+        left, right = (accuracies[one], -sizes[one]), (accuracies[other], -sizes[other])
+        return left != right and left[0] >= right[0] and left[1] >= right[1]
+
+    order: list[int] = []
+    left = sorted(accuracies, key=lambda place: (-accuracies[place], sizes[place], place))
+    while left:
+        layer = [place for place in left if not any(beats(other, place) for other in left)]
+        order += layer
+        left = [place for place in left if place not in layer]
+    return order
+
+
+def _divided(number: int, by: int) -> int:
+    return -(-number // by)
