@@ -8,7 +8,7 @@ import pickle
 import re
 import tarfile
 import tomllib
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -18,7 +18,8 @@ from bocl.experiment.build import build_stream
 from bocl.experiment.config import load_config
 from bocl.experiment.open_run import suitable_network
 from bocl.experiment.study import load_study
-from bocl.records.summary import summarise
+from bocl.networks.growth import GrowthSettings
+from bocl.records.summary import find_runs, summarise
 from bocl.tasks.arrays import from_arrays
 from replication.pack import pack
 from replication.tables import filled
@@ -369,6 +370,20 @@ def test_the_tables_of_the_page_are_what_the_records_say():
     assert filled(text, tables.TABLES) == text, "run `python -m replication.untuned.tables --write`"
     for name in tables.TABLES:
         assert f"<!-- {name} -->" in text
+
+
+def test_the_journals_are_all_packed():
+    runs = find_runs(tables.RESULTS) if tables.RESULTS.is_dir() else []
+    assert {run.parent.suffix for run in runs} <= {".xz"}, (
+        "run `python -m replication.pack replication/untuned/results`"
+    )
+
+
+def test_the_defaults_of_before_name_every_setting_of_growth_that_there_is():
+    (before,) = (run for run in load_study(str(STUDY)).run if run.title == "bocl-before")
+    there = {setting.name for setting in fields(GrowthSettings)}
+    then = {"wiring": "full", "reads": "all", "gates": "sample"}
+    assert {f"growth.{name}={value}" for name, value in then.items() if name in there} <= set(before.set)
 
 
 def test_the_page_and_the_study_agree():
