@@ -22,6 +22,7 @@ from bocl.cli.comma_lists import parse_seeds, parse_words
 from bocl.errors import BoclError
 from bocl.experiment.study import jobs, load_study
 from bocl.experiment.workers import run_jobs
+from bocl.records.interrupts import stopping_on_terminate
 
 HERE = Path(__file__).parent
 STUDY, PRESETS = HERE / "study.toml", HERE / "presets"
@@ -77,19 +78,20 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     asked = parser.parse_args()
     try:
-        failed = run_study(
-            asked.data,
-            asked.out,
-            asked.records,
-            streams=None if asked.streams is None else parse_words("--streams", asked.streams),
-            names=None if asked.only is None else parse_words("--only", asked.only),
-            seeds=parse_seeds(asked.seeds),
-            overrides=asked.overrides,
-            workers=asked.workers,
-            device=asked.device,
-            command=shlex.join(["python", "-m", "replication.untuned.run", *sys.argv[1:]]),
-            tell=lambda line: print(line, flush=True),
-        )
+        with stopping_on_terminate():
+            failed = run_study(
+                asked.data,
+                asked.out,
+                asked.records,
+                streams=None if asked.streams is None else parse_words("--streams", asked.streams),
+                names=None if asked.only is None else parse_words("--only", asked.only),
+                seeds=parse_seeds(asked.seeds),
+                overrides=asked.overrides,
+                workers=asked.workers,
+                device=asked.device,
+                command=shlex.join(["python", "-m", "replication.untuned.run", *sys.argv[1:]]),
+                tell=lambda line: print(line, flush=True),
+            )
     except BoclError as error:
         raise SystemExit(str(error)) from error
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import re
+import sys
 import tarfile
 import tomllib
 from dataclasses import fields, replace
@@ -25,7 +26,7 @@ from replication.pack import pack
 from replication.tables import filled
 from replication.untuned import features, sources, streams, tables
 from replication.untuned.make import write
-from replication.untuned.run import PRESETS, STUDY, run_study
+from replication.untuned.run import PRESETS, STUDY, main, run_study
 from report_examples import a_run, a_trial
 
 SEEDS = load_study(str(STUDY)).seeds
@@ -276,6 +277,21 @@ def test_every_system_is_run_once_and_recorded_wherever_the_data_lies(ran):
             "letters/2-t1.npz",
             "letters/3-t2.npz",
         ]
+
+
+def test_a_part_is_made_from_the_command_line_and_mistakes_are_told_in_one_line(ran, tmp_path, monkeypatch, capsys):
+    folder, *_ = ran
+    asked = ["run", str(folder / "data"), "--out", str(tmp_path / "runs"), "--records", str(tmp_path / "records")]
+    monkeypatch.setattr(sys, "argv", [*asked, "--streams", "letters", "--only", "nothing", "--device", "cpu"])
+    with pytest.raises(SystemExit, match="no run 'nothing'"):
+        main()
+    part = ["--streams", "letters", "--only", "independent", "--seeds", "2", "--set", "recipe.epochs=1"]
+    monkeypatch.setattr(sys, "argv", [*asked, *part, "--device", "cpu"])
+    main()
+    assert "independent  seed 2  ACC" in capsys.readouterr().out
+    (made,) = (tmp_path / "records").glob("*/*.jsonl")
+    assert made.name == "independent-seed-2.jsonl"
+    assert summarise(made).config["recipe"]["epochs"] == 1
 
 
 def test_the_tables_read_packed_journals(ran, monkeypatch):
