@@ -10,7 +10,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -461,9 +461,9 @@ TABLES = {
 }
 
 
-def filled(text: str) -> str:
+def filled(text: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
     """Return a text with every table between its marks made anew."""
-    for name, table in TABLES.items():
+    for name, table in tables.items():
         before, begin, rest = text.partition(f"<!-- {name} -->")
         _, end, after = rest.partition(f"<!-- /{name} -->")
         if begin and end:
