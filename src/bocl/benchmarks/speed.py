@@ -22,6 +22,7 @@ from bocl.methods.rounds import padding
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
 from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.growth import PAPERS_WAY
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
@@ -116,8 +117,9 @@ def measure(
         network, task = _known_network(case, device)
         add(case, "plain", 1, partial(_plain_epoch, case, network, task), 1)
         add(case, "eager", 1, partial(_eager_epoch, case, network, task), 1)
+        epochs = case.recipe.epochs_of(case.recipe.steps(case.samples))
         for count in children or counts(device, quick):
-            add(case, "ours", count, partial(_ours, case, network, task, count, StepCache()), case.recipe.epochs)
+            add(case, "ours", count, partial(_ours, case, network, task, count, StepCache()), epochs)
     return rows
 
 
@@ -125,7 +127,7 @@ def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork,
     """Make a network with one task in it, and random samples of the case's shape."""
     module = mlp(784, [312, 128]) if case.network == "mlp" else lenet()
     graph = trace(module)
-    network = ExpandableNetwork(graph, device=device)
+    network = ExpandableNetwork(graph, PAPERS_WAY, device)
     network.commit(network.grow([graph.widths], 10, seeds=[0]).growth(0))
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(case.samples, *case.shape, generator=generator).to(device)

@@ -42,7 +42,7 @@ class Expansion:
     """How the search for one task ended."""
 
     growth: Growth  # of the winner
-    trials: tuple[Trial, ...] = ()  # every child, z = 0 first
+    trials: tuple[Trial, ...] = ()  # every child, those that are always candidates first
     difficulty: float = math.nan  # where it was measured
     limit: Limit = ""  # what kept it from growing further
     bounds: Widths = ()  # of the widths, in the end
@@ -62,9 +62,9 @@ def expand(
     """Search what to add for a task; the network is left as it is.
 
     Trains the rounds the searcher asks for. With the first of them, or before it where children are trained one by
-    one, those that are always candidates are trained: z = 0, and a network of the task's own in the base network's
-    shape where that is a choice. With ``difficulty``, M_t = A¹ - A² is measured before: A¹ of a fresh base network, A²
-    of z = 0; it is NaN where it is not, or where one of the two fails.
+    one, one that is always a candidate is trained: a network of the task's own in the base network's shape where that
+    is a choice, else z = 0. With ``difficulty``, M_t = A¹ - A² is measured before: A¹ of a fresh base network, A² of
+    z = 0; it is NaN where it is not, or where one of the two fails.
 
     Where ``search.bounds`` leaves the bounds open and the best child lies on some that the budget lets it pass, they
     are doubled and the search goes on, with what is left of its trials.
@@ -72,7 +72,8 @@ def expand(
     zero = (0,) * len(problem.bounds)
     if "first" not in problem.choices and problem.choices:
         zero = candidates.space.point((1,) * problem.groups, problem.choices[0])  # the smallest network of its own
-    given = [zero, *candidates.own_network(problem)]
+    own = candidates.own_network(problem)
+    given = [zero, *own] if difficulty else own or [zero]
     if difficulty:
         fresh = candidates.train_base("difficulty")
         reused, *_ = told = candidates.train("difficulty", given)
@@ -251,7 +252,8 @@ class Candidates:
         sizes = self.problem.parameters(np.array(points, dtype=np.int64)).tolist()
         own = self.own_network(self.problem)
         spared = [place for place, point in enumerate(points) if point in own]
-        return halving_for(self._rounds.recipe.epochs, len(points), sizes, spared)
+        recipe = self._rounds.recipe
+        return halving_for(recipe.epochs_of(recipe.steps(len(self._data.train))), len(points), sizes, spared)
 
 
 def growth_cost(space: ReadingSpace, reward: RewardSettings) -> Cost:

@@ -55,7 +55,8 @@ class Learned:
     widths               units added to each hidden group; all of the base network's for a first task
     validation_accuracy  of the network that was kept, in compact form
     parameters           what the task added to what is stored, by part
-    trials               every child of its search, z = 0 first; empty without a search
+    trials               every child of its search, first one that is always a candidate (z = 0, or a network of the
+                         task's own); empty without a search
     difficulty           M_t, where it was measured
     effort               samples shown and seconds spent, over all networks trained for the task
     diagnostics          of its search, where the searcher has any

@@ -60,7 +60,7 @@ class Experience:
 
     difficulty  M_t = A¹ - A²: a fresh base network's accuracy less that of the child z = 0
     best        the widths that were committed
-    trials      every child that was trained, z = 0 first
+    trials      every child that was trained, first one that is always a candidate: z = 0, or a network of its own
     """
 
     difficulty: Measured
@@ -144,7 +144,7 @@ class TaskRecord:
 
     @property
     def searched(self) -> int:
-        """How many children its search asked for: all trials but trial 0, z = 0, which is always trained."""
+        """How many children its search asked for: all trials but trial 0, which is always trained."""
         return max(len(self.trials) - 1, 0)
 
 

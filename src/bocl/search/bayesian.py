@@ -35,7 +35,7 @@ LEANING = 9  # number of this task's trials, z = 0 included, up to which it uses
 WHOLE_LATTICE = 2048  # a space of at most so many points is scored whole
 SPREAD_POINTS = 512  # points of a larger space that are scored
 BEST_CHILDREN = 3  # whose neighbours are scored as well
-GAIN_SHARE = 0.2  # of the tolerance: a search goes on for a fifth of it in accuracy, or a tenth of all parameters
+GAIN_SHARE = 0.2  # of the tolerance: a search goes on for a fifth of it in accuracy, or for 2 % of all parameters
 POSTERIOR_POINTS = 256  # for which diagnostics say how likely each is the best
 
 

@@ -5,7 +5,7 @@
     with a price       EI(r* + penalty(z))              r*: the best posterior mean of r among the trained children
     with target t      P (r_t(z) - r*)⁺ + [EI(r*) - EI(t) - (t - r*) P]⁺      P = Φ((μ - t) / σ) = P(A(z) ≥ t)
                        r_t(z) is the reward of z if it reaches t; the bracket is the gain below t, if r* is below t
-    with tolerance ε   2 ε P (p* - p(z))⁺ + EI(A*)      t = A* - ε; A* the best posterior mean of A among the trained
+    with tolerance ε   10 ε P (p* - p(z))⁺ + EI(A*)     t = A* - ε; A* the best posterior mean of A among the trained
                        p* the share of the smallest of them within ε of A*: what is saved, and what is found better
 
 A few points are scored, and the best of them climb: one coordinate at a time, by steps of 1, 2, 4, …, while EI rises.
@@ -26,6 +26,7 @@ from bocl.widths import Widths
 Score = Callable[[IntArray], FloatArray]  # z (n, groups) → (n,)
 Keep = Callable[[IntArray], IntArray]  # z (n, groups) → those that may be asked for, each once
 
+SAVING = 10.0  # what it is worth to save all parameters, in tolerances
 CLIMBERS = 4
 LEAST_RISE = 1e-9  # the last bits of a score depend on the points scored along with it
 
@@ -61,7 +62,7 @@ def log_reward_improvement(problem: Problem, z: IntArray, mean: FloatArray, std:
 def log_tolerance_gain(saved: FloatArray, mean: FloatArray, std: FloatArray, best: float, within: float) -> FloatArray:
     """Return the log of the gain (n,) with a tolerance ``within``, at points that would save shares ``saved`` (n,)."""
     reached = ndtr((mean - best + within) / std)
-    gained = 2 * within * reached * np.maximum(saved, 0) + np.exp(log_expected_improvement(mean, std, best))
+    gained = SAVING * within * reached * np.maximum(saved, 0) + np.exp(log_expected_improvement(mean, std, best))
     logs: FloatArray = np.log(np.maximum(gained, np.finfo(np.float64).tiny))
     return logs
 

@@ -28,20 +28,21 @@ class SearchSettings:
     warm_points       m: opening points, trained before the search proper begins
     bounds            most units a group may grow by: one number for all groups, or one per group. None: as many as the
                       base network has, and twice as many again whenever the best child lies on a bound
-    round_size        children asked for, and trained together, in one round; a searcher may give fewer. z = 0 is
-                      trained with the first round, or before it if children are trained one by one
+    round_size        children asked for, and trained together, in one round; a searcher may give fewer. A child that is
+                      always a candidate (a network of the task's own, or z = 0) is trained with the first round, or
+                      before it if children are trained one by one
     memory_gb         most memory that children trained together may take; a larger round is trained in parts
     children_at_once  most children trained together: a larger round is trained in parts; None: as many as fit
     halving           stop children of a round early that others leave behind; none where they are trained one by one
     least_gain        "bayesian" only: it ends when no point is expected to raise the reward by this much; 0: never.
                       Once a target is reached, adding nothing at all counts as a gain of 0.1. With a tolerance it ends
-                      when a fifth of it is not expected to be gained, or a tenth of all parameters
+                      when neither a fifth of it is expected to be gained nor 2 % of all parameters to be saved
     transfer          "bayesian" only: whether the trials of earlier tasks are data for this one
     controller        "reinforce" only: "tuned" to learn within a few dozen trials, or "as-released" by RCL's authors
     """
 
     kind: SearchKind = "bayesian"
-    trials: PositiveInt = 20
+    trials: PositiveInt = 5
     patience: PositiveInt = 5
     warm_points: Natural = 3
     bounds: OneOrEach[Units] | None = None

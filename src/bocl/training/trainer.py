@@ -123,7 +123,8 @@ class Training(Generic[Network]):
         self._cache, self._graphed = cache or StepCache(), graphed
         self._orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
         self._shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
-        self._per_epoch = sum(-(-len(task.train) // min(recipe.batch_size, len(task.train))) for task in tasks)
+        self._per_epoch = sum(recipe.steps(len(task.train)) for task in tasks)
+        self._epochs = recipe.epochs_of(self._per_epoch)
         self._taken = self._samples = 0
         self._seconds = 0.0  # each network's share
         self._loss = torch.full((network.count,), math.nan, dtype=next(iter(network.parameters.values())).dtype)
@@ -164,7 +165,7 @@ class Training(Generic[Network]):
     def finish(self) -> list[Fit]:
         """Train to the end and return one fit per network, whose state is then in ``network``."""
         with self._at_work():
-            self._go_on(self._recipe.epochs, self.network)
+            self._go_on(self._epochs, self.network)
             self._best.restore(self.network)
             scores = self._scores()
         return self._fits(scores)
@@ -190,7 +191,7 @@ class Training(Generic[Network]):
         trained = step.network
         while self.epoch < until and self._best.waiting.any():
             self._make_epoch(step)
-        if until < recipe.epochs:
+        if until < self._epochs:
             self._moments = read_moments(step)
         if trained is not self.network:
             copy_state(trained.state, self.network.state)
@@ -203,7 +204,7 @@ class Training(Generic[Network]):
         batches = _interleave(self._tasks, self._orders, recipe.batch_size, self._shuffle)
         with self._draws.in_use(), step.sharing_gpu():
             for task, batch in batches:
-                step(task, batch, _learning_rate(recipe, self._taken, self._per_epoch * recipe.epochs))
+                step(task, batch, _learning_rate(recipe, self._taken, self._per_epoch * self._epochs))
                 self._taken += 1
                 self._samples += len(batch)
         trained.training = False
@@ -213,7 +214,7 @@ class Training(Generic[Network]):
         scores = _validate(trained, self._tasks, recipe.precision) if recipe.patience else None
         if self._on_epoch is not None:
             losses, accuracies = (() if values is None else tuple(values.tolist()) for values in (self._loss, scores))
-            self._on_epoch(self.epoch, recipe.epochs, losses, accuracies)
+            self._on_epoch(self.epoch, self._epochs, losses, accuracies)
         if scores is not None:
             self._best.note(trained, scores, self.epoch)
 
