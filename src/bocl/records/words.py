@@ -42,6 +42,12 @@ def child_words(trial: Trial, *, say_reads: bool) -> str:
     return f"({widths_text(trial.widths)}{f', {reads}' if say_reads else ''})"
 
 
+def kept_words(task: TaskRecord) -> str:
+    """Return the child that a task kept, as ``child_words`` says it."""
+    kept = kept_trial(task)
+    return f"({widths_text(task.widths)})" if kept is None else child_words(kept, say_reads=choose_reads(task.trials))
+
+
 def outcome(trial: Trial) -> str:
     """Return a child's accuracy, or why it has none."""
     if trial.stopped:
@@ -84,7 +90,7 @@ def stopped_by(grown: Grown) -> str:
 
 
 def kept_trial(task: TaskRecord) -> Trial | None:
-    """Return the trial of the child that a task kept; two children may have the same widths and read different tasks."""
+    """Return the trial of the child that a task kept; another may have the same widths and read other tasks."""
     reads = task.reads_tasks
     named = {"own": (), "first": (0,), "all": tuple(range(task.index))}
     alike = [trial for trial in task.trials if trial.widths == task.widths]

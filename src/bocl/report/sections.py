@@ -187,7 +187,7 @@ def _portrait(stream: StreamResults, title: str, run: RunSummary, others: Sequen
     name = f"{stream.slug}-{title}-seed-{run.seed}"
     groups = (
         Group((growth(run, name), accuracy_matrix(run, name), *reuse(run, name))),
-        Group(tuple(searches(run, name)), "The search of each task", small=True),
+        Group(tuple(searches(run, name)), "The search of each task", _of_stopped(run), small=True),
         Group(
             tuple(gains(run, name)),
             "Expected gain in reward, when a trial was asked for",
@@ -224,6 +224,12 @@ def _of_time(streams: Sequence[StreamResults]) -> str:
         return "No run here had its device to itself, so the number of training samples is shown in place of time. "
     missing = "" if all(times) else "; systems whose runs shared one have no bar"
     return f"Time is that of runs that had their device to themselves{missing}. "
+
+
+def _of_stopped(run: RunSummary) -> str:
+    if not any(trial.stopped for task in run.tasks for trial in task.trials):
+        return ""
+    return "Children that were stopped early, because others did better, have no accuracy and are not shown."
 
 
 def _of_values_below(rows: Rows) -> str:
