@@ -27,8 +27,8 @@ def warn_if_missed(task: Task, best: float, *, target: float | None, tolerance: 
         most = task.validation.labels.bincount().max().item() / len(task.validation)
         if best <= most < 1:
             _warn(
-                f"task '{task.name}': {percent(best)} on validation samples is no better than always answering the most "
-                f"common class ({percent(most)}); check its labels, or try more recipe.epochs"
+                f"task '{task.name}': {percent(best)} on validation samples is no better than always answering the "
+                f"most common class ({percent(most)}); check its labels, or try more recipe.epochs"
             )
 
 

@@ -9,8 +9,8 @@ from statistics import fmean
 from bocl.records.record import Diagnostics, TaskRecord
 from bocl.records.summary import RunSummary
 from bocl.report.charts import Axis, Plot, Point, Series, Strips
-from bocl.report.systems import by_tolerance
 from bocl.report.style import DASHES, Style, plain_style
+from bocl.report.systems import by_tolerance
 
 
 def posteriors(run: RunSummary, name: str) -> list[Strips]:
