@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
+from bocl.cli.tables import results_table
 from bocl.method_table import METHODS
 
 SMALL = [
@@ -553,7 +556,8 @@ def test_what_stopped_children_and_growth_is_shown(bocl):
     assert "growth stopped by the " in err
     assert "growth stopped by: " in out
     trials = bocl("show", "runs/digits", "--task", 2)[1]
-    assert "stopped at 25 % of the epochs" in trials
+    assert "stopped at 25 %" in trials
+    assert max(map(len, trials.splitlines())) <= 80
     assert "failed" not in trials + err
 
 
@@ -621,3 +625,14 @@ def test_prior_trials_replace_no_other_file(bocl, tmp_path):
     assert journal.read_bytes() == before
     for _ in range(2):
         assert bocl("trials", journal.parent, "-o", tmp_path / "prior_trials.json")[0] == 0
+
+
+def test_in_a_narrow_terminal_names_are_cut_and_figures_are_not():
+    table = results_table("task", "", "learnt", left=("",))
+    table.add_row("1", "a-name-of-thirty-five-characters-in", "100.00 %")
+    written = StringIO()
+    Console(file=written, width=30).print(table)
+    heading, row = written.getvalue().splitlines()
+    assert heading.split() == ["task", "learnt"]
+    assert row.endswith("…  100.00 %")
+    assert len(row) <= 30

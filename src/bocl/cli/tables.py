@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -63,11 +63,13 @@ def print_trials(summary: RunSummary, number: int) -> None:
             "" if trial.stopped else percent(trial.accuracy),
             f"+{trial.parameters:,}",
             "" if trial.failed else f"{trial.reward:.4f}",
-            outcome(trial) if trial.stopped else "kept" if trial is kept else "",
+            outcome(trial).removesuffix(" of the epochs") if trial.stopped else "kept" if trial is kept else "",
         )
     console = make_console()
     console.print(table)
     console.print(f"[dim]units added to {literal(', '.join(summary.groups))}[/dim]")
+    if any(trial.stopped for trial in task.trials):
+        console.print("[dim]stopped at this share of the epochs, because others did better[/dim]")
     if words := growth_words(task, task.index):
         console.print(f"what was kept: {words}")
     if not math.isnan(task.difficulty):
@@ -97,10 +99,14 @@ def print_audit(found: RunAudit) -> None:
 
 
 def results_table(*columns: str, left: Sequence[str] = ()) -> Table:
-    """Return a table without lines; ``left`` names the columns that are not aligned to the right."""
+    """Return a table without lines; ``left`` names the columns that are not aligned to the right.
+
+    In a narrow terminal the column of names, which has no title, becomes narrower, so that figures stay whole.
+    """
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(literal(column), justify="left" if column in left else "right", no_wrap=True)
+        side: Literal["left", "right"] = "left" if column in left else "right"
+        table.add_column(literal(column), justify=side, no_wrap=bool(column), overflow="ellipsis")
     return table
 
 
