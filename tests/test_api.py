@@ -15,7 +15,7 @@ NAMES = {
     *("__version__", "BoclError", "ConfigError", "DataError", "DataWarning", "DeviceError", "InputError"),
     *("NetworkError", "OpenRun", "audit", "open", "track"),
     *(name for entry in METHODS.values() for name in (entry.cls, entry.settings) if name),
-    *("DataWarning", "DeviceError", "NetworkWarning"),
+    *("DataWarning", "DeviceError", "GoalWarning", "NetworkWarning"),
     *("OpenRun", "open", "convnet"),
     *("Learned", "Learner", "load", "run", "load_config", "summarise"),
     *("mlp", "convnet", "lenet", "resnet", "trace"),

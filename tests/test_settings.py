@@ -24,6 +24,7 @@ from pydantic import Field
 import bocl.errors
 from bocl.checks import Natural, OneOrEach, Positive, PositiveInt, checked, section
 from bocl.errors import ConfigError, InputError
+from bocl.experiment.config import load_config
 from bocl.settings import apply_overrides, digest, parse, read_toml, to_plain
 
 
@@ -573,3 +574,21 @@ def test_a_table_of_very_many_keys_is_refused_at_once(tmp_path):
     path.write_text("".join(f"a{number}=1\n" for number in range(5000)))
     with pytest.raises(ConfigError, match="a table of 5,000 keys, which no config has"):
         read_toml(path)
+
+
+class TestNone:
+    @pytest.mark.parametrize("setting", ["reward.alpha", "goal.target", "goal.budget", "search.bounds", "stream.tasks"])
+    def test_takes_back_what_a_preset_sets(self, setting):
+        section, _, name = setting.partition(".")
+        made = load_config("digits", [f"{setting}=none"])
+        assert getattr(getattr(made, section), name) == (5 if name == "tasks" else None)
+
+    def test_in_a_file_it_is_quoted(self, tmp_path):
+        (tmp_path / "mine.toml").write_text('reward.alpha = "none"\nstream.label = "none"\n')
+        made = load_config(str(tmp_path / "mine.toml"))
+        assert made.reward.alpha is None
+        assert made.stream.label == "none", "a column may be called so"
+
+    def test_where_there_must_be_a_value_it_is_refused(self):
+        with pytest.raises(ConfigError, match=r'goal\.tolerance: expected a finite number, found the string "none"'):
+            load_config("digits", ["goal.tolerance=none"])

@@ -181,3 +181,13 @@ def test_a_task_is_told(capsys):
     assert capsys.readouterr() == ("", "")
     small(verbose=True).fit(X, y)
     assert "task 1" in capsys.readouterr().err
+
+
+def test_a_tolerance_is_the_goal():
+    X, y = blobs()
+    assert small(tolerance=0.02).fit(X, y).learner_.goal == bocl.GoalSettings(tolerance=0.02)
+    assert small(goal=bocl.GoalSettings(target=0.5)).fit(X, y).learner_.goal.target == 0.5
+    with pytest.raises(bocl.InputError, match="give tolerance or goal, not both"):
+        small(goal=bocl.GoalSettings(target=0.5), tolerance=0.02).fit(X, y)
+    with pytest.raises(bocl.ConfigError, match=r"goal.tolerance is 2; it must be at most 1"):
+        small(tolerance=2).fit(X, y)

@@ -26,6 +26,7 @@ _HOME = {
         "DataError",
         "DataWarning",
         "DeviceError",
+        "GoalWarning",
         "InputError",
         "NetworkError",
         "NetworkWarning",

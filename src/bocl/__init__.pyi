@@ -5,6 +5,7 @@ from bocl.errors import ConfigError as ConfigError
 from bocl.errors import DataError as DataError
 from bocl.errors import DataWarning as DataWarning
 from bocl.errors import DeviceError as DeviceError
+from bocl.errors import GoalWarning as GoalWarning
 from bocl.errors import InputError as InputError
 from bocl.errors import NetworkError as NetworkError
 from bocl.errors import NetworkWarning as NetworkWarning

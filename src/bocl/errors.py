@@ -11,6 +11,7 @@ BoclError
 └── WorkError             the input was right, the work failed    exit code 1
 
 DataWarning               data that can be used, but better otherwise
+GoalWarning               a task that was learnt, but not as well as was wanted
 NetworkWarning            a module that can be used, but not all it holds
 """
 
@@ -61,6 +62,10 @@ class WorkError(BoclError, RuntimeError):
 
 class DataWarning(UserWarning):
     """Data can be used as it is, but something about it is likely a mistake."""
+
+
+class GoalWarning(UserWarning):
+    """A task was learnt, but no network reached the goal, or was of any use."""
 
 
 class NetworkWarning(UserWarning):

@@ -13,9 +13,10 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
 from datetime import date, time
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
@@ -38,15 +39,28 @@ _NULL = "a null character, which no name or value can have"
 def parse(kind: type[T], data: Mapping[str, object], source: str) -> T:
     """Build the dataclass ``kind`` from nested tables, or raise one ConfigError that lists every problem.
 
-    Only an integer for a number and a list for a tuple are converted. ``source`` names the origin of the data, for
+    Only an integer for a number and a list for a tuple are converted, and where a setting may be left out, ``"none"``
+    for no value: TOML has no other way to take back what a preset sets. ``source`` names the origin of the data, for
     the message.
     """
-    made, problems = _read(kind, data, "")
+    made, problems = _read(kind, _with_none(kind, data), "")
     if len(problems) > 1:
         raise ConfigError(f"{len(problems)} problems in {source}:", *problems)
     if problems:
         raise ConfigError(f"{source}: {problems[0]}")
     return made  # type: ignore[no-any-return]
+
+
+def _with_none(kind: Any, data: Mapping[str, object]) -> dict[str, object]:
+    """Return tables with None for ``"none"`` in every setting that may be None and is no text."""
+    hints, found = get_type_hints(kind), dict(data)
+    for name, value in data.items():
+        hint = hints.get(name)
+        if is_dataclass(hint) and isinstance(value, Mapping):
+            found[name] = _with_none(hint, value)
+        elif value == "none" and type(None) in get_args(hint) and str not in get_args(hint):
+            found[name] = None
+    return found
 
 
 def parse_value(annotation: Any, value: object, source: str) -> Any:

@@ -37,6 +37,7 @@ from bocl.tasks.class_weights import ClassWeight
 from bocl.tasks.own import Cuts, PartFraction, Parts, make_own_task
 from bocl.training.recipe import Recipe
 
+TOLERANCE = GoalSettings().tolerance
 USUAL = Recipe(epochs=50)  # what people bring to scikit-learn has few samples, and an epoch few steps
 
 
@@ -60,6 +61,7 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         standardise: bool = True,
         validation: float = 0.1,
         class_weight: ClassWeight = None,
+        tolerance: float = TOLERANCE,
         recipe: Recipe | None = None,
         search: SearchSettings | None = None,
         growth: GrowthSettings | None = None,
@@ -77,8 +79,9 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         standardise   whether every feature is scaled to 0 ± 1; each task has its own scale
         validation    fraction of the samples that is set aside to make choices by, and never trained on
         class_weight  "balanced" for classes that count the same, however many samples they have; or {label: weight}
+        tolerance     accuracy that may be given up for a smaller network; without effect if ``reward`` has a price
         recipe        how networks are trained; if left out, ``Recipe(epochs=50)``
-        search, growth, reward, goal, tasks  as ``BOCL`` takes them; if left out, as usual
+        search, growth, reward, goal, tasks  as ``BOCL`` takes them; if left out, as usual. A goal has its own tolerance
         random_state  the seed; None for another one each time
         device        `auto`, `cpu`, `cuda` or `cuda:N`
         verbose       whether progress is shown on standard error
@@ -88,6 +91,7 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.standardise = standardise
         self.validation = validation
         self.class_weight = class_weight
+        self.tolerance = tolerance
         self.recipe = recipe
         self.search = search
         self.growth = growth
@@ -144,9 +148,12 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         state = self.random_state
         seed = state if isinstance(state, Integral) else int(check_random_state(state).randint(2**31))
         network = mlp(prod(shape), self.hidden) if self.network is None else self.network
+        if self.goal is not None and self.tolerance != TOLERANCE:
+            raise InputError(f"give tolerance or goal, not both: goal=GoalSettings(tolerance={self.tolerance}, …)")
         settings = {name: getattr(self, name) for name in ("recipe", "search", "growth", "reward", "goal")}
         given = {name: value for name, value in settings.items() if value is not None}
-        return BOCL(network, **{"recipe": USUAL} | given, tasks=self.tasks, seed=seed, device=self.device)
+        usual: dict[str, Any] = {"recipe": USUAL, "goal": GoalSettings(tolerance=self.tolerance)}
+        return BOCL(network, **usual | given, tasks=self.tasks, seed=seed, device=self.device)
 
     def predict(self, X: Any, task: int | str = 0) -> NDArray[Any]:
         """Return the most likely label of every sample, (n,), of a task given by number, from 0, or by name."""

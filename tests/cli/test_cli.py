@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
+from bocl.cli.tables import results_table
 from bocl.method_table import METHODS
 
 SMALL = [
@@ -438,7 +441,13 @@ def test_budget_and_target_are_short_for_settings(bocl, tmp_path):
         (("--total-budget", "-3"), "goal.total_budget is -3; it must be at least 1"),
         (("--target", "97"), "goal.target is 97; it must be at most 1"),
         (("--alpha", "-1"), "reward.alpha is -1; it must be"),
-        (("--alpha", "0.01", "--target", "0.9"), "--alpha and --target are two ways to choose widths"),
+        (("--alpha", "0.01", "--target", "0.9"), "--alpha and --target are different ways to say what is wanted"),
+        (
+            ("--target", "0.9", "--tolerance", "0.1"),
+            "--target and --tolerance are different ways to say what is wanted",
+        ),
+        (("--tolerance", "2"), "goal.tolerance is 2; it must be at most 1"),
+        (("--tolerance", "little"), 'goal.tolerance: expected a finite number, found the string "little"'),
     ],
 )
 def test_a_wrong_goal_is_one_line(bocl, words, message):
@@ -479,6 +488,85 @@ def test_the_front_of_a_task_is_shown_and_another_of_it_picked(bocl):
         code, _, err = bocl(*words)
         assert (code, err.count("\n")) == (2, 1), err
         assert message in err
+
+
+TWINS = [  # children of the same widths, one of which is a network of its own
+    *("--set", "stream.tasks=2"),
+    *("--set", "network.arguments={inputs=64, hidden=[1]}"),
+    *("--set", "recipe.epochs=1"),
+    *("--set", "search.bounds=1"),
+    *("--set", "growth.reads=choose"),
+]
+
+
+def test_of_two_children_with_the_same_widths_the_one_that_reads_so_is_picked(bocl):
+    assert bocl("run", *TWINS)[0] == 0
+    shown = bocl("show", "runs/digits", "--task", 2)[1]
+    assert "reads" in shown
+    assert shown.count("kept\n") == shown.count("kept ") - 1 == 0, "one of the two"
+    code, _, err = bocl("pick", "runs/digits", "--widths", "1")
+    assert code == 2
+    assert "2 children have the widths (1,) and read different tasks; say --reads own or --reads first" in err
+    for reads, said in (("own", "own network"), ("first", "reads first"), ("own", "own network")):
+        code, out, _ = bocl("pick", "runs/digits", "--widths", "1", "--reads", reads)
+        assert code == 0
+        assert f"(1, {said})" in out
+        (task,) = [task for task in json.loads(bocl("show", "runs/digits", "--json")[1])[0]["tasks"] if task["index"]]
+        assert task["reads"] == ([] if reads == "own" else [0])
+    assert "nothing was changed" in bocl("pick", "runs/digits", "--widths", "1", "--reads", "own")[1]
+    assert bocl("audit", "runs/digits")[0] == 0
+    for words, message in [
+        (("--widths", "1", "--reads", "alone"), "--reads alone: no child reads so (known: first, near, all, own)"),
+        (("--widths", "1", "--reads", "near"), "no child with widths (1,) that reads near was trained for task 2"),
+        (("--tolerance", 0.1, "--reads", "own"), "--reads own tells apart children of the same widths: give --widths"),
+    ]:
+        code, _, err = bocl("pick", "runs/digits", *words)
+        assert (code, err.count("\n")) == (2, 1), err
+        assert message in err
+
+
+def test_a_tolerance_takes_the_place_of_a_presets_price(bocl):
+    code, _, err = bocl("run", *SMALL, "--tolerance", 0.2, "--methods", "bocl,rcl")
+    assert code == 0
+    assert "rcl takes a price, not a tolerance" in err
+    with open("runs/digits/bocl-seed0/journal.jsonl") as journal:
+        config = json.loads(journal.readline())["record"]["config"]
+    assert config["reward"]["alpha"] is config["goal"]["target"] is None
+    assert config["goal"]["tolerance"] == 0.2
+    code, out, _ = bocl("pareto", "runs/digits/bocl-seed0", "--tolerance", 1)
+    assert "by tolerance 1.0" in next(line for line in out.splitlines() if "  0, 0  " in line)
+
+
+def test_a_run_without_an_end_is_begun_with_a_tolerance(bocl):
+    with open("spring.csv", "w") as file:
+        file.write("a,label\n" + "".join(f"{number % 2 + number / 100},{number % 2}\n" for number in range(60)))
+    words = ("learn", "run", "spring.csv", "--set", "recipe.epochs=20", "--tolerance")
+    assert bocl(*words, 0.1)[0] == 0
+    assert bocl(*words, 0.1, "--name", "summer", "--set", "search.trials=20")[0] == 0
+    code, _, err = bocl(*words, 0.2, "--name", "autumn")
+    assert code == 2
+    assert err == "bocl: run was begun with other settings than goal.tolerance=0.2; leave them out\n"
+
+
+def test_what_stopped_children_and_growth_is_shown(bocl):
+    quick = ("--set", "recipe.epochs=8", "--set", "search.halving=true", "--tolerance", "0.01")
+    code, out, err = bocl("run", *SMALL, *quick)
+    assert code == 0
+    assert "stopped at 25 % of the epochs" in err
+    assert "growth stopped by the " in err
+    assert "growth stopped by: " in out
+    trials = bocl("show", "runs/digits", "--task", 2)[1]
+    assert "stopped at 25 %" in trials
+    assert max(map(len, trials.splitlines())) <= 80
+    assert "failed" not in trials + err
+
+
+@pytest.mark.filterwarnings("always::bocl.errors.GoalWarning")
+def test_a_target_that_is_missed_is_told_in_one_line(bocl):
+    code, _, err = bocl("run", *SMALL, "--target", 0.999)
+    assert code == 0
+    told = [line for line in err.splitlines() if line.startswith("bocl: task 'permutation 2': no network reached")]
+    assert len(told) == 1
 
 
 def test_a_front_fits_80_columns(bocl):
@@ -537,3 +625,14 @@ def test_prior_trials_replace_no_other_file(bocl, tmp_path):
     assert journal.read_bytes() == before
     for _ in range(2):
         assert bocl("trials", journal.parent, "-o", tmp_path / "prior_trials.json")[0] == 0
+
+
+def test_in_a_narrow_terminal_names_are_cut_and_figures_are_not():
+    table = results_table("task", "", "learnt", left=("",))
+    table.add_row("1", "a-name-of-thirty-five-characters-in", "100.00 %")
+    written = StringIO()
+    Console(file=written, width=30).print(table)
+    heading, row = written.getvalue().splitlines()
+    assert heading.split() == ["task", "learnt"]
+    assert row.endswith("…  100.00 %")
+    assert len(row) <= 30

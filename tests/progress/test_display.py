@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from contextlib import ExitStack
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from threading import Thread
@@ -281,3 +282,40 @@ def test_elsewhere_every_trial_has_a_plain_line():
         "task 2/3  trial 2/9  (30, 4)  failed  +9 parameters",
         "task 2/3  permutation 2  (48, 24)  test 90.00 %  +1,234 parameters  2 trials  2.0 s",
     ]
+
+
+def test_a_child_says_what_it_reads_where_that_is_a_choice():
+    terminal = Terminal(interactive=False)
+    with terminal.display, terminal.watch(config()) as tell:
+        tell(TaskStarted(1, 3, "permutation 2"))
+        tell(SEARCH)
+        tell(TrialDone(0, Trial((0, 0), 0.5, 10, 0.5, reads="first")))
+        tell(TrialDone(1, Trial((48, 24), 0.9, 500, 0.9, reads="own")))
+        tell(TrialDone(2, Trial((5, 5), 0.9, 500, 0.9)))
+        tell(TrialDone(3, Trial((6, 5), math.nan, 500, math.nan, reads="near", rungs=(0.25,))))
+        tell(TrialDone(4, Trial((7, 5), math.nan, 500, math.nan, reads="first", rungs=(0.25, 0.5))))
+        tell(TrialDone(5, Trial((8, 5), math.nan, 500, math.nan, reads="first")))
+    shown = [line.split("  ", 2)[2] for line in terminal.rows()[1:]]
+    assert shown == [
+        "(0, 0, reads first)  50.00 %  +10 parameters",
+        "(48, 24, own network)  90.00 %  +500 parameters",
+        "(5, 5, reads all)  90.00 %  +500 parameters",
+        "(6, 5, reads near)  stopped at 25 % of the epochs  +500 parameters",
+        "(7, 5, reads first)  stopped at 50 % of the epochs  +500 parameters",
+        "(8, 5, reads first)  failed  +500 parameters",
+    ]
+
+
+def test_a_finished_task_says_what_it_reads_and_what_stopped_it_in_a_line_that_fits(clock):
+    terminal = Terminal(interactive=False)
+    grown = replace(
+        record(9, trials=24), name="grignolino-or-barbera", reads=(0,), limit="tolerance", bounds=(128, 64), widened=1
+    )
+    with terminal.display, terminal.watch(config()) as tell:
+        tell(TaskStarted(9, 10, grown.name))
+        tell(TaskDone(grown))
+        tell(TaskDone(replace(record(2, trials=4), limit="price")))
+    rows = terminal.rows()
+    assert rows[2] == "            reads task 1, growth stopped by the tolerance, bounds widened to (128, 64)"
+    assert all(len(row) <= 100 for row in rows)
+    assert len(rows) == 4, "a task that reads all and grew by its price has one line, as ever"

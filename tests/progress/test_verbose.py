@@ -12,6 +12,7 @@ import bocl
 from bocl.__main__ import main
 from bocl.records.journal import read
 from bocl.records.run_log import RunLog
+from bocl.records.words import growth_words
 
 QUICK = {"recipe": bocl.Recipe(epochs=2), "search": bocl.SearchSettings(trials=2, bounds=2, warm_points=1)}
 
@@ -39,7 +40,8 @@ def test_a_learner_shows_its_tasks_and_trials(capsys):
     accuracy = f"{100 * learned.validation_accuracy:.2f} %"
     added = f"+{learned.added_parameters} parameters  {len(learned.trials) - 1} trials"
     widths = ", ".join(map(str, learned.widths))
-    assert lines[-1] == f"task 2/2  summer  ({widths})  validation {accuracy}  {added}"
+    assert lines[-2] == f"task 2/2  summer  ({widths})  validation {accuracy}  {added}"
+    assert lines[-1] == f"{' ' * len('task 2/2')}  {growth_words(learned, 1)}"
     assert {type(event) for event in events} == {bocl.RoundStarted, bocl.EpochDone, bocl.TrialDone}
 
 
@@ -88,7 +90,9 @@ def test_an_open_run_shows_what_the_command_line_shows(tmp_path, monkeypatch, ca
     assert isinstance(events[0], bocl.TaskStarted)
     assert events[-1] == bocl.TaskDone(opened.records[0])
     opened.learn(stream("summer"), verbose=True)
-    assert "  summer  (" in capsys.readouterr().err.splitlines()[-1]
+    shown = capsys.readouterr().err.splitlines()
+    assert "  summer  (" in shown[-2]
+    assert shown[-1].strip() == growth_words(opened.records[1], 1)
 
 
 def test_events_carry_the_losses_and_accuracies_on_record(tmp_path):

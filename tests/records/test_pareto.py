@@ -135,3 +135,18 @@ def test_a_price_needs_what_units_cost() -> None:
 def test_a_criterion_that_cannot_be_is_refused(criterion, message) -> None:
     with pytest.raises(InputError, match=message):
         Criterion(**criterion)
+
+
+def test_a_tolerance_takes_the_smallest_that_is_close_enough_to_the_best():
+    trials = trials_of({(0, 0): 0.90, (1, 0): 0.965, (2, 2): 0.97, (6, 6): 0.98})
+    wanted = {0.0: (6, 6), 0.0101: (2, 2), 0.02: (1, 0), 1.0: (0, 0)}
+    for tolerance, widths in wanted.items():
+        assert choose(trials, Criterion(tolerance=tolerance)).widths == widths
+    within = trial((2, 2), 0.97).parameters
+    assert choose(trials, Criterion(budget=within, tolerance=0.0)).widths == (2, 2), "of those within the budget"
+
+
+@pytest.mark.parametrize("both", [{"alpha": 0.1, "target": 0.5}, {"target": 0.5, "tolerance": 0.1}])
+def test_two_ways_to_choose_are_refused(both):
+    with pytest.raises(InputError, match=f"{' and '.join(both)} are different ways to choose"):
+        Criterion(**both)

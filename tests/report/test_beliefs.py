@@ -64,6 +64,10 @@ def test_gains_leave_out_what_was_asked_for_another_reason():
     assert least.points[0].y == 0.1
     assert plots[0].y_range == (0.05, 5.0)
     assert gains(told(gains=(math.nan, 0.0)), "x") == []
+    run.config["reward"]["alpha"] = None
+    run.config["goal"] = {"tolerance": 0.005}
+    assert len(gains(run, "x")[0].series) == 1, "with a tolerance there is no one level for all tasks"
+    run.config["reward"]["alpha"] = 0.01
     run.config["search"]["least_gain"] = 0.0
     assert len(gains(run, "x")[0].series) == 1
 

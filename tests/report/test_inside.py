@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from bocl.report.charts import numbers
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches, task_rows
+from bocl.report.sections import portraits
+from bocl.report.systems import arrange
 from report_examples import a_run, a_trial
 
 
@@ -52,3 +55,24 @@ def test_task_rows_tell_then_and_now():
     assert rows[0] == ("1", "task 1", "6, 6", "75.00 %", "25.00 %", "+500", "", "")
     assert rows[1][3:5] == ("75.00 %", "75.00 %")
     assert rows[1][7] == "10.0"
+
+
+def test_what_a_child_reads_and_what_stopped_it_is_said_where_it_is_a_choice():
+    trials = [
+        replace(a_trial((0, 0), 0.5, 10), reads="first"),
+        replace(a_trial((2, 2), 0.75, 20), reads="own"),
+        replace(a_trial((2, 2), 0.625, 30), reads="first"),
+        replace(a_trial((9, 9), math.nan, 30), reads="first", rungs=(0.5,)),
+    ]
+    run = a_run(tasks=3, trials=trials)
+    run = replace(run, tasks=tuple(replace(task, reads=(), limit="budget") for task in run.tasks))
+    plot = searches(run, "x")[0]
+    assert plot.title == "task 2: 3 trials, kept 2, 2, own network"
+    tried = plot.series[1].points
+    assert [point.ringed for point in tried] == [False, True, False], "of the same widths, the one that was kept"
+    assert tried[2].note == "trial 2: 2, 2, reads first → 62.50 %, +30"
+    assert [row[-1] for row in task_rows(run)][1:] == ["own network, growth stopped by the budget"] * 2
+    (group,) = [group for group in portraits(arrange([run])[0])[0].groups if group.heading == "The search of each task"]
+    assert "stopped early" in group.caption
+    plain = a_run(tasks=3, trials=trials[:1])
+    assert not any("stopped" in group.caption for group in portraits(arrange([plain])[0])[0].groups)

@@ -171,3 +171,53 @@ def test_unfinished_runs_and_repeats_are_left_out_of_means():
     (stream,) = arrange([a_run(), again, begun])
     assert list(stream.runs()) == [stream.systems[0].headline.runs[0]]
     assert (stream.repeats, stream.unfinished) == ((again,), (begun,))
+
+
+DEFAULTS = {
+    "growth__reads": "choose",
+    "growth__wiring": "lean",
+    "growth__gates": "unit",
+    "search__halving": True,
+    "search__bounds": None,
+    "reward__alpha": None,
+    "goal__tolerance": 0.005,
+}
+PAPER = {
+    "growth__reads": "all",
+    "growth__wiring": "full",
+    "growth__gates": "sample",
+    "search__halving": False,
+    "search__bounds": 29,
+    "goal__tolerance": 0.005,
+}
+
+
+def test_the_defaults_beside_runs_of_the_papers_ways_are_one_word():
+    (stream,) = arrange([a_run(**PAPER), a_run(**DEFAULTS)])
+    assert names(stream) == [("bocl", [""]), ("bocl, defaults", [""])]
+    (stream,) = arrange([a_run(**PAPER), a_run(**(DEFAULTS | {"growth__attention": False}))])
+    assert names(stream)[1] == ("bocl, defaults, no attention", [""])
+    (stream,) = arrange([a_run(seed=0, **DEFAULTS), a_run(seed=1, **DEFAULTS)])
+    assert names(stream) == [("bocl", [""])], "alone they are just bocl"
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("growth__reads", "chooses what to read"),
+        ("growth__wiring", "lean wiring"),
+        ("growth__gates", "unit gates"),
+        ("search__halving", "halving"),
+        ("search__bounds", "open bounds"),
+        ("reward__alpha", "by tolerance"),
+    ],
+)
+def test_each_new_way_makes_a_system_with_a_name_in_words(setting, words):
+    (stream,) = arrange([a_run(**PAPER), a_run(**(PAPER | {setting: DEFAULTS[setting]}))])
+    assert names(stream) == [("bocl", [""]), (f"bocl, {words}", [""])]
+
+
+def test_tolerances_are_a_sweep_and_those_of_runs_with_a_price_say_nothing():
+    sweep = [a_run(**(DEFAULTS | {"goal__tolerance": tolerance})) for tolerance in (0.005, 0.02)]
+    (stream,) = arrange([*sweep, a_run(**PAPER), a_run(seed=1, **(PAPER | {"goal__tolerance": 0.3}))])
+    assert names(stream) == [("bocl", [""]), ("bocl, defaults", ["tolerance 0.005", "tolerance 0.02"])]

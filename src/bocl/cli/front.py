@@ -13,6 +13,7 @@ from bocl.records.journal import to_json
 from bocl.records.pareto import Criterion, best_within, choose, front, reward_at
 from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
+from bocl.records.words import choose_reads, kept_trial
 from bocl.wording import counted, percent, widths_text
 
 COLUMNS, ROWS = 60, 12  # of the plot
@@ -20,10 +21,10 @@ COLUMNS, ROWS = 60, 12  # of the plot
 
 def front_as_json(summary: RunSummary, record: TaskRecord, criterion: Criterion) -> Any:
     """Return every trial as JSON values, with whether it is on the front, kept or chosen."""
-    best, chosen = front(record.trials), choose(record.trials, criterion)
+    best, chosen, kept = front(record.trials), choose(record.trials, criterion), kept_trial(record)
 
     def entry(trial: Trial) -> dict[str, Any]:
-        marks = {"front": trial in best, "kept": trial.widths == record.widths, "chosen": trial == chosen}
+        marks = {"front": trial in best, "kept": trial is kept, "chosen": trial == chosen}
         return {**asdict(trial), "reward": _reward(trial, criterion), **marks}
 
     found = {
@@ -42,15 +43,16 @@ def front_as_json(summary: RunSummary, record: TaskRecord, criterion: Criterion)
 
 def print_front(summary: RunSummary, record: TaskRecord, criterion: Criterion) -> None:
     """Plot every trial; list those on the front, the one that was kept and the one that the criterion chooses."""
-    best, chosen = front(record.trials), choose(record.trials, criterion)
+    best, chosen, kept = front(record.trials), choose(record.trials, criterion), kept_trial(record)
     asked = ", ".join(f"{name} {value:,}" for name, value in vars(criterion).items() if value is not None)
-    shown = [trial for trial in record.trials if trial in best or trial == chosen or trial.widths == record.widths]
+    shown = [trial for trial in record.trials if trial in best or trial == chosen or trial is kept]
     table = Table(box=None, pad_edge=False)
-    for column in ("parameters", "accuracy", "reward", "added", ""):
-        table.add_column(column, justify="left" if column in ("added", "") else "right", no_wrap=bool(column))
+    reads = ("reads",) if choose_reads(record.trials) else ()
+    for column in ("parameters", "accuracy", "reward", "added", *reads, ""):
+        table.add_column(column, justify="left" if column in ("added", "reads", "") else "right", no_wrap=bool(column))
     for trial in sorted(shown, key=lambda trial: (trial.parameters, trial.accuracy)):
         marks = [
-            "kept" if trial.widths == record.widths else "",
+            "kept" if trial is kept else "",
             (f"by {asked}" if asked else "best reward") if trial == chosen else "",
             "" if trial in best else "not on the front",
         ]
@@ -59,6 +61,7 @@ def print_front(summary: RunSummary, record: TaskRecord, criterion: Criterion) -
             percent(trial.accuracy),
             f"{_reward(trial, criterion):.4f}",
             widths_text(trial.widths),
+            *([trial.reads] if reads else []),
             ", ".join(mark for mark in marks if mark),
             style="bold" if trial == chosen else None,
         )
@@ -67,7 +70,7 @@ def print_front(summary: RunSummary, record: TaskRecord, criterion: Criterion) -
     console.print(literal(f"{summary.folder}: trials of task {record.index + 1}, {record.name}"), soft_wrap=True)
     children = counted(len(trained), "child", "children")
     console.print(f"[dim]front: {len(best)} of {children}, which no other beats[/dim]\n")
-    for line in _plot(trained, record, chosen):
+    for line in _plot(trained, kept, chosen):
         console.print(Text(line))
     console.print()
     console.print(table)
@@ -78,7 +81,7 @@ def _reward(trial: Trial, criterion: Criterion) -> float:
     return trial.reward if criterion.alpha is None else reward_at(trial, criterion.alpha)
 
 
-def _plot(trials: list[Trial], record: TaskRecord, chosen: Trial) -> list[str]:
+def _plot(trials: list[Trial], kept: Trial | None, chosen: Trial) -> list[str]:
     """Draw every trial, and as a staircase the best accuracy within so many parameters."""
     fewest, most = min(trial.parameters for trial in trials), max(trial.parameters for trial in trials)
     low, high = min(trial.accuracy for trial in trials), max(trial.accuracy for trial in trials)
@@ -98,7 +101,7 @@ def _plot(trials: list[Trial], record: TaskRecord, chosen: Trial) -> list[str]:
         canvas[row(trial)][column(trial)] = "·"
     for mark, marked in (
         ("o", front(trials)),
-        ("#", [trial for trial in trials if trial.widths == record.widths]),
+        ("#", [] if kept is None else [kept]),
         ("@", [chosen]),
     ):
         for trial in marked:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.options import Device, Overrides
+from bocl.cli.options import Device, GoalTolerance, Overrides, tolerance_overrides
 
 
 def learn_command(
@@ -22,6 +22,7 @@ def learn_command(
     standardise: Annotated[
         bool | None, typer.Option(help="For a new run: scale floats to 0 ± 1; else those of tables are.")
     ] = None,
+    tolerance: GoalTolerance = None,
     overrides: Overrides = None,
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -36,6 +37,7 @@ def learn_command(
     scaled = None if standardise is None else str(standardise).lower()
     short = {"network": network, "stream.standardise": scaled}
     given = [f"{key}={value}" for key, value in short.items() if value is not None]
+    given += tolerance_overrides(tolerance)
     opened = open_from_overrides(run, [*given, *(overrides or [])], device=device)
     try:
         with stopping_on_terminate():

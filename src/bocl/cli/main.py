@@ -27,7 +27,7 @@ from bocl.cli.tasks import tasks_command
 from bocl.cli.track import track_command
 from bocl.cli.trials import trials_command
 from bocl.cli.validate import validate_command
-from bocl.errors import BoclError, DataWarning, InputError, NetworkWarning
+from bocl.errors import BoclError, DataWarning, GoalWarning, InputError, NetworkWarning
 from bocl.version import __version__
 from bocl.wording import one_line
 
@@ -107,7 +107,7 @@ def _warnings_in_one_line(name: str | None) -> Iterator[None]:
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any) -> None:
-        if issubclass(category, DataWarning | NetworkWarning):
+        if issubclass(category, DataWarning | GoalWarning | NetworkWarning):
             print(f"{name}: {one_line(str(message))}", file=sys.stderr)
         else:
             usual(message, category, filename, lineno, *more)

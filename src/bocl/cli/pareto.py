@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.options import Alpha, Budget, Run, Target
+from bocl.cli.options import Alpha, Budget, Run, Target, Tolerance
 
 
 def pareto_command(
@@ -15,6 +15,7 @@ def pareto_command(
     alpha: Alpha = None,
     budget: Budget = None,
     target: Target = None,
+    tolerance: Tolerance = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show which trials of a task no other beats in accuracy and parameters, and mark a choice; nothing is trained."""
@@ -25,7 +26,7 @@ def pareto_command(
 
     summary = summarise(find_run(run))
     record = searched_task(summary, len(summary.tasks) if task is None else task)
-    criterion = Criterion(alpha, budget, target)
+    criterion = Criterion(alpha, budget, target, tolerance)
     if as_json:
         print_json(front_as_json(summary, record, criterion))
     else:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.options import Data, Device, Methods, Overrides, complete_preset
+from bocl.cli.options import Data, Device, GoalTolerance, Methods, Overrides, complete_preset, tolerance_overrides
 
 
 def run_command(
@@ -27,6 +27,7 @@ def run_command(
     target: Annotated[
         str | None, typer.Option(help="Accuracy to reach with the smallest network: goal.target.")
     ] = None,
+    tolerance: GoalTolerance = None,
     methods: Methods = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas; else the config's own.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder of the runs; else runs/NAME.")] = None,
@@ -57,12 +58,15 @@ def run_command(
 
     if until_input_ends:
         terminate_when_input_ends()
-    if alpha is not None and target is not None:
-        raise InputError("--alpha and --target are two ways to choose widths: give only one of them")
+    goals = {"--alpha": alpha, "--target": target, "--tolerance": tolerance}
+    given = [option for option, value in goals.items() if value is not None]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} are different ways to say what is wanted: give only one of them")
     short = {"reward.alpha": alpha, "goal.budget": budget, "goal.total_budget": total_budget, "goal.target": target}
+    shown = [f"{name}={value}" for name, value in short.items() if value is not None]
     grid = plan(
         source,
-        [*(overrides or []), *(f"{name}={value}" for name, value in short.items() if value is not None)],
+        [*(overrides or []), *shown, *tolerance_overrides(tolerance)],
         methods=parse_methods(methods),
         seeds=parse_seeds(seeds),
         out=out,
@@ -70,6 +74,8 @@ def run_command(
         at_once=at_once,
         tell=warn,
     )
+    if tolerance is not None and any(one.method == "rcl" for one, _ in grid):
+        warn("rcl takes a price, not a tolerance: it runs with its usual reward.alpha")
     try:
         with stopping_on_terminate(), Display(runs=len(grid)) as display:
             failed = run_grid(

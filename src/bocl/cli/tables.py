@@ -6,14 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from bocl.cli.comparison import print_comparison
 from bocl.cli.printing import literal, make_console, warn
+from bocl.records.record import TaskRecord
 from bocl.records.summary import RunSummary, journal_of, searched_task
+from bocl.records.words import choose_reads, growth_words, kept_trial, outcome, stopped_by, tasks_read
 from bocl.wording import counted, duration, percent, points, widths_text
 
 if TYPE_CHECKING:
@@ -49,20 +51,27 @@ def print_trials(summary: RunSummary, number: int) -> None:
     task = searched_task(summary, number)
     title = literal(f"{summary.folder}: trials of task {number}, {task.name}")
     table = Table(title=title, title_justify="left", box=None)
-    for column in ("trial", "added", "accuracy", "parameters", "reward", ""):
-        table.add_column(column, justify="left" if column in ("added", "") else "right")
+    reads = ("reads",) if choose_reads(task.trials) else ()
+    for column in ("trial", "added", *reads, "accuracy", "parameters", "reward", ""):
+        table.add_column(column, justify="left" if column in ("added", "reads", "") else "right")
+    kept = kept_trial(task)
     for index, trial in enumerate(task.trials):
         table.add_row(
             str(index),
             widths_text(trial.widths),
-            percent(trial.accuracy),
+            *([trial.reads] if reads else []),
+            "" if trial.stopped else percent(trial.accuracy),
             f"+{trial.parameters:,}",
             "" if trial.failed else f"{trial.reward:.4f}",
-            "kept" if trial.widths == task.widths else "",
+            outcome(trial).removesuffix(" of the epochs") if trial.stopped else "kept" if trial is kept else "",
         )
     console = make_console()
     console.print(table)
     console.print(f"[dim]units added to {literal(', '.join(summary.groups))}[/dim]")
+    if any(trial.stopped for trial in task.trials):
+        console.print("[dim]stopped at this share of the epochs, because others did better[/dim]")
+    if words := growth_words(task, task.index):
+        console.print(f"what was kept: {words}")
     if not math.isnan(task.difficulty):
         console.print(f"difficulty M = {task.difficulty:.4f} (a fresh network's accuracy less that of trial 0)")
 
@@ -90,10 +99,14 @@ def print_audit(found: RunAudit) -> None:
 
 
 def results_table(*columns: str, left: Sequence[str] = ()) -> Table:
-    """Return a table without lines; ``left`` names the columns that are not aligned to the right."""
+    """Return a table without lines; ``left`` names the columns that are not aligned to the right.
+
+    In a narrow terminal the column of names, which has no title, becomes narrower, so that figures stay whole.
+    """
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(literal(column), justify="left" if column in left else "right", no_wrap=True)
+        side: Literal["left", "right"] = "left" if column in left else "right"
+        table.add_column(literal(column), justify=side, no_wrap=bool(column), overflow="ellipsis")
     return table
 
 
@@ -103,14 +116,16 @@ def _print_run(console: Console, summary: RunSummary) -> None:
         return
     final = summary.tasks[-1].row
     steps = tuple(dict.fromkeys(step for task in summary.tasks for step in task.units))
-    columns = ("task", "", "added", *steps, "learnt", "now", "parameters", "trials", "time")
-    table = results_table(*columns, left=("", "added", *steps))
+    reads = ("reads",) if any(tasks_read(task, task.index) for task in summary.tasks) else ()
+    columns = ("task", "", "added", *steps, *reads, "learnt", "now", "parameters", "trials", "time")
+    table = results_table(*columns, left=("", "added", *steps, *reads))
     for task, now in zip(summary.tasks, final, strict=True):
         table.add_row(
             str(task.index + 1),
             literal(task.name),
             widths_text(task.widths),
             *(widths_text(task.units.get(step, ())) for step in steps),
+            *([tasks_read(task, task.index)] if reads else []),
             percent(task.row[-1]),
             percent(now),
             f"+{sum(task.parameters.values()):,}",
@@ -124,7 +139,12 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     console.print()
     console.print(table)
     about = f"units {', '.join(('added', *steps))} in" if steps else "units added to"
-    console.print(f"[dim]{literal(about)} {literal(', '.join(summary.groups))}[/dim]\n")
+    console.print(f"[dim]{literal(about)} {literal(', '.join(summary.groups))}[/dim]")
+    if reads:
+        console.print("[dim]reads: tasks whose units it reads, or its own network[/dim]")
+    for line in _ends_of_growth(summary.tasks):
+        console.print(f"[dim]{line}[/dim]")
+    console.print()
     closing = Table.grid(padding=(0, 2))
     closing.add_row("average accuracy (ACC)", percent(figures["accuracy"]))
     closing.add_row("backward transfer (BWT)", f"{points(figures['backward_transfer'])} points")
@@ -139,3 +159,18 @@ def _print_run(console: Console, summary: RunSummary) -> None:
         closing.add_row("unfinished", f"{done}; run it again to resume")
     closing.add_row("folder", literal(str(summary.folder)))
     console.print(closing)
+
+
+def _ends_of_growth(tasks: Sequence[TaskRecord]) -> list[str]:
+    """Say what stopped the growth of which tasks, and whose bounds were widened."""
+    by_limit: dict[str, list[str]] = {}
+    for task in tasks:
+        if stop := stopped_by(task):
+            by_limit.setdefault(stop, []).append(str(task.index + 1))
+    lines = []
+    if by_limit:
+        ends = [f"{stop} (task{'s' if len(found) > 1 else ''} {', '.join(found)})" for stop, found in by_limit.items()]
+        lines.append(f"growth stopped by: {', '.join(ends)}")
+    if wider := [f"({widths_text(task.bounds)}) for task {task.index + 1}" for task in tasks if task.widened]:
+        lines.append(f"bounds widened to {', '.join(wider)}")
+    return lines

@@ -209,8 +209,10 @@ def open_from_overrides(folder: str | Path, overrides: Sequence[str], *, device:
         resolve_device(device)
         return _begin(Path(folder), config_with(overrides), None, device)
     opened = open(folder, device=device)
-    if config_with(overrides, to_plain(opened.config)) != opened.config:
-        raise FolderError(f"{folder} was begun with other settings than {', '.join(overrides)}; leave them out")
+    recorded = to_plain(opened.config)
+    if config_with(overrides, recorded) != opened.config:
+        others = [each for each in overrides if config_with([each], recorded) != opened.config] or overrides
+        raise FolderError(f"{folder} was begun with other settings than {', '.join(others)}; leave them out")
     return opened
 
 

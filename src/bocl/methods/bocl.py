@@ -20,6 +20,7 @@ from bocl.methods.expand import Candidates, Expansion, expand, growth_cost
 from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
 from bocl.methods.method import Learned, State
+from bocl.methods.missed_goals import warn_if_missed
 from bocl.methods.reading import Choice, ReadingSpace, own_parameters, reading_choices
 from bocl.methods.reward import RewardSettings
 from bocl.methods.rounds import RoundMaker, RoundTrainer
@@ -89,6 +90,10 @@ class BOCL(GrowingLearner):
         """Search, train, keep the best child."""
         found = self._grow(data, callback, trainer)
         learned = self._commit(task, found.growth, data)
+        accuracies = [trial.accuracy for trial in found.trials if not trial.failed]
+        best = max(accuracies, default=learned.validation_accuracy)
+        by_tolerance = self.goal.target is None and self.reward.alpha is None
+        warn_if_missed(task, best, target=self.goal.target, tolerance=by_tolerance)
         if found.trials and self.remembers:
             self.history.append(Experience(found.difficulty, found.growth.widths, found.trials))
         return replace(

@@ -166,7 +166,8 @@ class Learner:
         return learned
 
     def _learn_shown(self, task: Task, callback: Callback, trainer: RoundTrainer | None) -> Learned:
-        from bocl.progress.display import Display, task_line
+        from bocl.progress.display import Display, below_task, task_line
+        from bocl.records.words import growth_words
 
         began = time.perf_counter()
         with Display() as display, display.watch(self.name, self.seed) as show:
@@ -176,6 +177,8 @@ class Learner:
             accuracy, seconds = f"validation {percent(learned.validation_accuracy)}", time.perf_counter() - began
             trials, added = len(learned.trials), learned.added_parameters
             display.say(task_line(started, learned.widths, accuracy, added, trials, seconds))
+            if words := growth_words(learned, started.index):
+                display.say(below_task(started, words))
         return learned
 
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:

@@ -21,6 +21,7 @@ from bocl.errors import WorkError
 from bocl.method_table import searches
 from bocl.records.events import Callback, EpochDone, Event, OutOfMemory, RoundStarted, TaskDone, TaskStarted, TrialDone
 from bocl.records.record import TaskRecord, Trial
+from bocl.records.words import child_words, choose_reads, growth_words, outcome
 from bocl.widths import Widths
 from bocl.wording import counted, duration, one_line, percent, widths_text
 
@@ -91,6 +92,7 @@ class _RunDisplay:
         self.round = RoundStarted("base", ())
         self.epoch = EpochDone(0, 1)
         self.best: Trial | None = None
+        self.say_reads = False  # whether what children read is a choice
         self.done: list[TaskRecord] = []  # in this session
         self.began = time.perf_counter()
         self.searches = searches(method)
@@ -103,7 +105,7 @@ class _RunDisplay:
                 if event.recalled:
                     rounds = counted(event.recalled, "round")
                     self.display.say(f"{_number(event)}  {rounds} recalled, not trained again")
-                self.task, self.best = event, None
+                self.task, self.best, self.say_reads = event, None, False
                 self.began = time.perf_counter()
             case RoundStarted():
                 self.round, self.epoch = event, EpochDone(0, 1)
@@ -134,12 +136,13 @@ class _RunDisplay:
 
     def _trial(self, event: TrialDone) -> None:
         trial = event.trial
+        self.say_reads = self.say_reads or choose_reads([trial])
         if self.best is None or not trial.reward <= self.best.reward:
             self.best = self.best if trial.failed else trial
         if not self.display.console.is_terminal:
             self.display.say(
                 f"{_number(self.task)}  trial {event.number}/{self.round.trials}  "
-                f"{_widths(trial.widths)}  {percent(trial.accuracy)}  +{trial.parameters:,} parameters"
+                f"{self._child(trial)}  {outcome(trial)}  +{trial.parameters:,} parameters"
             )
 
     def _task(self, record: TaskRecord) -> None:
@@ -148,6 +151,11 @@ class _RunDisplay:
         if self.told:
             tested = f"test {percent(record.row[-1])}"
             self.display.say(task_line(self.task, record.widths, tested, added, len(record.trials), record.seconds))
+            if words := growth_words(record, record.index):
+                self.display.say(below_task(self.task, words))
+
+    def _child(self, trial: Trial) -> str:
+        return child_words(trial, say_reads=self.say_reads)
 
     def _line(self) -> str:
         """Return what is under way; what a narrow terminal can do without comes last."""
@@ -165,7 +173,7 @@ class _RunDisplay:
             parts.append(f"{duration(round(left))} left")
         if self.best is not None:
             best = self.best
-            parts.append(f"best {_widths(best.widths)} {percent(best.accuracy)} +{best.parameters:,}")
+            parts.append(f"best {self._child(best)} {percent(best.accuracy)} +{best.parameters:,}")
         if what.purpose == "search":
             parts.append(f"now {' '.join(map(_widths, what.widths))}")
         return "  ".join(parts)
@@ -193,6 +201,11 @@ def task_line(task: TaskStarted, widths: Widths, accuracy: str, parameters: int,
         f"{_number(task)}  {task.name}  {_widths(widths)}  {accuracy}  +{parameters:,} parameters{searched}  "
         f"{duration(seconds)}"
     )
+
+
+def below_task(task: TaskStarted, words: str) -> str:
+    """Return a line that says more about a finished task, set in under the name of the task."""
+    return f"{' ' * len(_number(task))}  {words}"
 
 
 def _number(task: TaskStarted) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from bocl.checks import NonNegative, Positive, PositiveInt, section
+from bocl.checks import Fraction, NonNegative, Positive, PositiveInt, section
 from bocl.errors import InputError
 from bocl.records.record import Trial
 
@@ -24,18 +24,24 @@ Item = TypeVar("Item")
 class Criterion:
     """By what one of a task's trials is chosen; with nothing set, by the best reward recorded.
 
-    alpha   α: by the reward at this price of a unit, A - α cost, instead of the one recorded
-    budget  the most parameters that it may add
-    target  the smallest that is at least so accurate, or else the most accurate; not together with alpha
+    alpha      α: by the reward at this price of a unit, A - α cost, instead of the one recorded
+    budget     the most parameters that it may add
+    target     the smallest that is at least so accurate, or else the most accurate
+    tolerance  the smallest that is at most so much less accurate than the most accurate one within the budget
+
+    Of alpha, target and tolerance at most one is given.
     """
 
     alpha: NonNegative | None = None
     budget: PositiveInt | None = None
     target: Annotated[Positive, Field(le=1)] | None = None
+    tolerance: Fraction | None = None
 
     def __post_init__(self) -> None:
-        if self.alpha is not None and self.target is not None:
-            raise InputError("alpha and target are two ways to choose; give one of them")
+        ways = {"alpha": self.alpha, "target": self.target, "tolerance": self.tolerance}
+        given = [name for name, value in ways.items() if value is not None]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} are different ways to choose; give one of them")
 
 
 def front(trials: Sequence[Trial]) -> list[Trial]:
@@ -76,8 +82,11 @@ def choose(trials: Sequence[Trial], by: Criterion) -> Trial:
     if not trained:
         fewest = min((trial.parameters for trial in _trained(trials)), default=0)
         raise InputError(f"budget {by.budget:,}: no trial adds so few parameters; the smallest adds {fewest:,}")
-    if by.target is not None:
-        reached = [trial for trial in trained if trial.accuracy >= by.target]
+    wanted = by.target
+    if by.tolerance is not None:
+        wanted = max(trial.accuracy for trial in trained) - by.tolerance
+    if wanted is not None:
+        reached = [trial for trial in trained if trial.accuracy >= wanted]
         if reached:
             return min(reached, key=lambda trial: (trial.parameters, trial.widths))
         return min(trained, key=lambda trial: (-trial.accuracy, trial.parameters, trial.widths))

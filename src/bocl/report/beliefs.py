@@ -10,6 +10,7 @@ from bocl.records.record import Diagnostics, TaskRecord
 from bocl.records.summary import RunSummary
 from bocl.report.charts import Axis, Plot, Point, Series, Strips
 from bocl.report.style import DASHES, Style, plain_style
+from bocl.report.systems import by_tolerance
 
 
 def posteriors(run: RunSummary, name: str) -> list[Strips]:
@@ -73,7 +74,8 @@ def gains(run: RunSummary, name: str) -> list[Plot]:
         )
         for task, found in _diagnosed(run)
     ]
-    least = 100 * float(run.config["search"].get("least_gain", 0.0))
+    # With a tolerance, what is enough to go on differs from task to task.
+    least = 0.0 if by_tolerance(run.config) else 100 * float(run.config["search"].get("least_gain", 0.0))
     values = [point.y for _, points in expected for point in points] + ([least] if least > 0 else [])
     y_range = (min(values), max(values)) if values else None
     axes, plots = (Axis("trial", "count"), Axis("gain (points)", spacing="factors")), []

@@ -7,6 +7,7 @@ import math
 from bocl.records.pareto import front
 from bocl.records.record import TaskRecord, Trial
 from bocl.records.summary import RunSummary
+from bocl.records.words import child_words, choose_reads, growth_words, kept_trial, outcome
 from bocl.report.charts import Axis, GrowthChart, HeatMap, Plot, Point, Series
 from bocl.report.scale import by_errors
 from bocl.report.style import Style, plain_style
@@ -48,16 +49,17 @@ def searches(run: RunSummary, name: str) -> list[Plot]:
 
 
 def _search(run: RunSummary, task: TaskRecord, name: str, y_range: tuple[float, float] | None) -> Plot:
-    style = plain_style(run.method)
+    style, kept, say_reads = plain_style(run.method), kept_trial(task), choose_reads(task.trials)
     tried = [
-        Point(trial.parameters, trial.accuracy, _tell(number, trial), ringed=trial.widths == task.widths)
+        Point(trial.parameters, trial.accuracy, _tell(number, trial, say_reads), ringed=trial is kept)
         for number, trial in enumerate(task.trials)
         if not trial.failed
     ]
     best = [Point(trial.parameters, trial.accuracy) for trial in front(task.trials)]
+    added = widths_text(task.widths) if kept is None else _child(kept, say_reads)
     return Plot(
         name,
-        f"task {task.index + 1}: {counted(task.searched, 'trial')}, kept {widths_text(task.widths)}",
+        f"task {task.index + 1}: {counted(task.searched, 'trial')}, kept {added}",
         Axis("parameters added", "count"),
         by_errors(Axis("validation (%)", "percent"), y_range or ()),
         (
@@ -70,8 +72,12 @@ def _search(run: RunSummary, task: TaskRecord, name: str, y_range: tuple[float, 
 
 
 def task_rows(run: RunSummary) -> tuple[tuple[str, ...], ...]:
-    """One row for each task: name, units added, accuracy then and now, parameters, trials, difficulty."""
+    """One row for each task: name, units added, accuracy then and now, parameters, trials, difficulty, growth.
+
+    The last says what a task reads and what stopped its growth, and is left out where nothing is said of any.
+    """
     final = run.tasks[-1].row if run.tasks else ()
+    words = [growth_words(task, task.index) for task in run.tasks]
     return tuple(
         (
             str(task.index + 1),
@@ -82,13 +88,18 @@ def task_rows(run: RunSummary) -> tuple[tuple[str, ...], ...]:
             f"{sum(task.parameters.values()):+,}",
             str(task.searched) if task.trials else "",
             "" if math.isnan(task.difficulty) else f"{100 * task.difficulty:.1f}",
+            *([words[task.index]] if any(words) else []),
         )
         for task, now in zip(run.tasks, final, strict=True)
     )
 
 
-def _tell(number: int, trial: Trial) -> str:
-    return f"trial {number}: {widths_text(trial.widths)} → {percent(trial.accuracy)}, +{trial.parameters:,}"
+def _tell(number: int, trial: Trial, say_reads: bool) -> str:
+    return f"trial {number}: {_child(trial, say_reads)} → {outcome(trial)}, +{trial.parameters:,}"
+
+
+def _child(trial: Trial, say_reads: bool) -> str:
+    return child_words(trial, say_reads=say_reads).strip("()")
 
 
 def _numbered(count: int) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from bocl.report.systems import StreamResults, shared
 from bocl.wording import counted, duration, one_line, percent, points
 
 OPENING = "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=generator content=bocl>"
-_TASK_HEADER = ("task", "", "units added", "learnt", "now", "parameters", "trials", "difficulty (points)")
+_TASK_HEADER = ("task", "", "units added", "learnt", "now", "parameters", "trials", "difficulty (points)", "growth")
 
 
 def page(report: Report) -> str:
@@ -165,7 +165,8 @@ def _outcome(run: RunSummary) -> str:
 
 
 def _tasks(run: RunSummary) -> str:
-    return table(_TASK_HEADER, _cells(task_rows(run)))
+    rows = task_rows(run)
+    return table(_TASK_HEADER[: max(map(len, rows), default=-1)], _cells(rows))
 
 
 def _circumstances(run: RunSummary) -> str:

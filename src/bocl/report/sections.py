@@ -21,7 +21,7 @@ from bocl.report.figures import (
     parameter_bars,
 )
 from bocl.report.inside import accuracy_matrix, growth, reuse, searches
-from bocl.report.systems import StreamResults, arrange
+from bocl.report.systems import StreamResults, arrange, by_tolerance
 from bocl.report.trial_curves import accuracy_against_trials
 
 _SPACING = "Where accuracies lie far apart, equal steps are equal factors of the error; where counts do, of the count."
@@ -187,12 +187,12 @@ def _portrait(stream: StreamResults, title: str, run: RunSummary, others: Sequen
     name = f"{stream.slug}-{title}-seed-{run.seed}"
     groups = (
         Group((growth(run, name), accuracy_matrix(run, name), *reuse(run, name))),
-        Group(tuple(searches(run, name)), "The search of each task", small=True),
+        Group(tuple(searches(run, name)), "The search of each task", _of_stopped(run), small=True),
         Group(
             tuple(gains(run, name)),
             "Expected gain in reward, when a trial was asked for",
             "Other trials were spread evenly over the widths, to start the search or to check what earlier tasks "
-            "suggest. After a few trials, the search ends when no widths promise as much as the dotted line.",
+            "suggest. " + _of_least_gain(run),
             small=True,
         ),
         Group(
@@ -224,6 +224,18 @@ def _of_time(streams: Sequence[StreamResults]) -> str:
         return "No run here had its device to itself, so the number of training samples is shown in place of time. "
     missing = "" if all(times) else "; systems whose runs shared one have no bar"
     return f"Time is that of runs that had their device to themselves{missing}. "
+
+
+def _of_least_gain(run: RunSummary) -> str:
+    if by_tolerance(run.config):
+        return "A gain is accuracy, or parameters saved within the tolerance; the search ends when little is promised."
+    return "After a few trials, the search ends when no widths promise as much as the dotted line."
+
+
+def _of_stopped(run: RunSummary) -> str:
+    if not any(trial.stopped for task in run.tasks for trial in task.trials):
+        return ""
+    return "Children that were stopped early, because others did better, have no accuracy and are not shown."
 
 
 def _of_values_below(rows: Rows) -> str:

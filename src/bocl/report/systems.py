@@ -25,17 +25,35 @@ from bocl.records.summary import RunSummary
 #: Settings whose values make systems of their own, and the values that a name leaves out, the preferred one first.
 STUDIED: dict[str, tuple[Any, ...]] = {
     "growth.attention": (True,),
+    "growth.reads": ("all",),
     "growth.wiring": ("full",),
+    "growth.gates": ("sample",),
     "search.kind": ("bayesian", "paper"),
     "search.warm_points": (3,),
     "search.transfer": (True,),
     "search.round_size": (8,),
+    "search.halving": (False,),
+    "search.open_bounds": (False,),
+    "goal.by_tolerance": (False,),
     "reward.weighting": ("unit",),
     "rcl.controller": ("tuned",),
     "fixed.children": (1,),
 }
 _SAID = {
     ("growth.attention", "False"): "no attention",
+    ("growth.reads", "choose"): "chooses what to read",
+    ("growth.reads", "first"): "reads the first task",
+    ("growth.reads", "own"): "own networks",
+    ("growth.reads", "all"): "reads all",
+    ("growth.wiring", "lean"): "lean wiring",
+    ("growth.gates", "unit"): "unit gates",
+    ("growth.gates", "sample"): "sample gates",
+    ("search.halving", "True"): "halving",
+    ("search.halving", "False"): "no halving",
+    ("search.open_bounds", "True"): "open bounds",
+    ("search.open_bounds", "False"): "bounds given",
+    ("goal.by_tolerance", "True"): "by tolerance",
+    ("goal.by_tolerance", "False"): "by price or target",
     ("search.kind", "paper"): "paper's search",
     ("search.warm_points", "0"): "no warm start",
     ("search.transfer", "False"): "no transfer",
@@ -46,6 +64,15 @@ _SAID_OF_ANY = {
     "search.kind": "{} search",
     "search.round_size": "rounds of {}",
     "fixed.children": "best of {} children",
+}
+#: What bocl does unless told otherwise, said in one word where it stands beside runs of the paper's ways.
+_DEFAULTS = {
+    "growth.reads": "choose",
+    "growth.wiring": "lean",
+    "growth.gates": "unit",
+    "search.halving": True,
+    "search.open_bounds": True,
+    "goal.by_tolerance": True,
 }
 _ALWAYS_SAID = ("growth.attention", "search.kind")  # even if all runs have the same value
 
@@ -215,6 +242,32 @@ def _stream(name: str, tasks: int, runs: Sequence[RunSummary], is_headline: IsHe
     return StreamResults(name, tasks, tuple(systems), tuple(run for run in runs if not run.finished), repeats)
 
 
+def by_tolerance(config: Mapping[str, Any]) -> bool:
+    """Whether a run's goal is the smallest network within a tolerance."""
+    goal = config.get("goal", {})
+    return "tolerance" in goal and goal.get("target") is None and config.get("reward", {}).get("alpha") is None
+
+
+def _settings(run: RunSummary) -> dict[str, Any]:
+    """Return the settings that runs are told apart by: goals that a run does not have are left out.
+
+    Whether the goal is a tolerance, and whether bounds are left open, are settings of their own here: a system with
+    another goal is another system, while one with several tolerances is a sweep, as it is with several prices.
+    """
+    found = relevant_settings(run.config)
+    if "goal.tolerance" in found and "search.kind" in found:
+        found["goal.by_tolerance"] = by_tolerance(run.config)
+    if not found.get("goal.by_tolerance"):
+        found.pop("goal.tolerance", None)
+    if found.get("reward.alpha", 0) is None:
+        del found["reward.alpha"]
+    if "search.bounds" in found and "search.kind" in found:
+        found["search.open_bounds"] = found["search.bounds"] is None
+        if found["search.bounds"] is None:
+            del found["search.bounds"]
+    return found
+
+
 def _identity(run: RunSummary, *seed: int) -> str:
     return json.dumps([run.method, *seed, relevant_settings(run.config)], sort_keys=True)
 
@@ -240,7 +293,7 @@ def _systems(
 
     timed  runs whose time counts, repeats included, by ``_identity``
     """
-    flats = [relevant_settings(run.config) for run in runs]
+    flats = [_settings(run) for run in runs]
     known = set[str]().union(*flats)  # a run need not have them all: some belong to one search only
 
     # A system is one combination of unusual values, in words; () is the method as it is. A run that lacks a setting
@@ -250,7 +303,7 @@ def _systems(
     variants: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for index, flat in enumerate(flats):
         unusual = [name for name in studied if flat.get(name, usual[name]) != usual[name]]
-        variants.setdefault(tuple((name, _say(name, flat[name])) for name in unusual), []).append(index)
+        variants.setdefault(_said(unusual, flat), []).append(index)
 
     swept = sorted(known - set(studied))
     for place, said in enumerate(sorted(variants, key=lambda said: (len(said), said))):
@@ -287,6 +340,14 @@ def _usual(name: str, values: Sequence[Any]) -> Any:
     if present or name in _ALWAYS_SAID:
         return (present or expected)[0]
     return max(values, key=values.count)
+
+
+def _said(unusual: Sequence[str], flat: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return (setting, words) for the settings that make a system; all defaults together are one word."""
+    usual = {name: value for name, value in _DEFAULTS.items() if flat.get(name) == value}
+    together = len(usual) == len(_DEFAULTS) and set(usual) <= set(unusual)
+    named = [(name, _say(name, flat[name])) for name in unusual if not (together and name in _DEFAULTS)]
+    return (*([("growth.reads", "defaults")] if together else []), *named)
 
 
 def _say(name: str, value: Any) -> str:
