@@ -98,8 +98,9 @@ def check_experience(tasks: Sequence[Experience], groups: int, source: str) -> N
                 )
             if not all(0 <= width <= MOST_WIDTH for width in widths):
                 raise DataError(f"{where}: widths {shown(widths)} are not numbers of units, 0 or more")
-        if len(set(tried)) < len(tried):
-            twice = next(widths for widths in tried if tried.count(widths) > 1)
+        children = [(trial.widths, trial.reads) for trial in task.trials]
+        if len(set(children)) < len(children):
+            twice = next(widths for widths, reads in children if children.count((widths, reads)) > 1)
             raise DataError(f"{where}: widths {twice} are there twice; every child is trained once")
         if tried and task.best not in tried:
             raise DataError(f"{where}: widths {task.best} were kept but never trained")
