@@ -1,4 +1,4 @@
-"""The paper's way, for the tests that are about it: all earlier tasks are read, units have a price, bounds are given."""
+"""The paper's way, for tests that are about it: all earlier tasks are read, and units have a price."""
 
 from __future__ import annotations
 
@@ -7,4 +7,3 @@ from bocl.networks.growth import GrowthSettings
 
 PAPER_GROWTH = GrowthSettings("all", "full", gates="sample")
 PAPER_REWARD = RewardSettings(USUAL_ALPHA)
-PAPER_BOUNDS = 29

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from paper_settings import PAPER_GROWTH, PAPER_REWARD
 from torch import nn
 
 from bocl.methods.bocl import BOCL
@@ -14,6 +13,7 @@ from bocl.networks.architectures import mlp
 from bocl.search.settings import SearchSettings
 from bocl.tasks.arrays import ArrayStream, from_arrays
 from bocl.training.recipe import Recipe
+from paper_settings import PAPER_GROWTH, PAPER_REWARD
 
 CLASSES = (3, 2, 4, 2)
 SHAPE = (2, 6, 6)

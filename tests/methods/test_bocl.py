@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from method_examples import PAPER_SEARCH, RECIPE, hard_stream, make_bocl, paper_bocl, small_cnn, small_mlp
-from paper_settings import PAPER_GROWTH
 
 from bocl.errors import ConfigError, InputError, WorkError
 from bocl.methods.bocl import BOCL
@@ -22,6 +21,7 @@ from bocl.records.record import Experience, Trial
 from bocl.search.random_search import RandomSearch
 from bocl.search.settings import SearchSettings
 from bocl.training.recipe import Recipe
+from paper_settings import PAPER_GROWTH
 
 
 class Remembered:
@@ -87,7 +87,9 @@ def learnt(tasks: int = 3, **options):
 
 @pytest.mark.parametrize("kind", ["random", "paper"])
 def test_the_winner_has_the_best_reward_of_all_children(kind):
-    learner, learned = learnt(search=SearchSettings(kind, trials=3, warm_points=2, bounds=3, round_size=2, halving=False))
+    learner, learned = learnt(
+        search=SearchSettings(kind, trials=3, warm_points=2, bounds=3, round_size=2, halving=False)
+    )
     for entry, growth in zip(learned[1:], learner.network.growths[1:], strict=True):
         assert 3 <= len(entry.trials) <= 6
         best = max(trial.reward for trial in entry.trials)

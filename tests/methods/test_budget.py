@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from method_examples import RECIPE, hard_stream, make_bocl, small_cnn, small_mlp
-from paper_settings import PAPER_GROWTH, PAPER_REWARD
 
 from bocl.errors import ConfigError, InputError
 from bocl.methods.budget import GoalSettings
@@ -22,6 +21,7 @@ from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
 from bocl.networks.trace import trace
 from bocl.search.settings import SearchSettings
 from bocl.training.trainer import Effort, Fit
+from paper_settings import PAPER_GROWTH, PAPER_REWARD
 
 TASK = hard_stream()[0]
 GRAPHS = [trace(small_mlp()), trace(small_cnn())]
@@ -162,7 +162,9 @@ def test_a_searcher_that_asks_over_the_budget_is_refused():
 
 
 def test_a_target_wants_the_smallest_that_reaches_it():
-    learner = learner_of(GRAPHS[0], GoalSettings(target=0.45), search=SearchSettings("random", trials=9, patience=9, bounds=29))
+    learner = learner_of(
+        GRAPHS[0], GoalSettings(target=0.45), search=SearchSettings("random", trials=9, patience=9, bounds=29)
+    )
     learner.learn(TASK, trainer=lottery)
     learned = learner.learn(TASK, trainer=lottery)
     reached = [trial for trial in learned.trials if trial.accuracy >= 0.45]

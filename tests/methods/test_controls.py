@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from method_examples import CLASSES, RECIPE, hard_stream, small_cnn, small_mlp
-from paper_settings import PAPER_GROWTH
 
 from bocl.errors import ConfigError, DataError
 from bocl.methods.budget import most_units
@@ -24,6 +23,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
 from bocl.networks.trace import trace
 from bocl.search.lattice import scaled
+from paper_settings import PAPER_GROWTH
 
 OPTIONS = {"recipe": RECIPE, "seed": 0, "device": "cpu"}
 X = torch.randn(9, 2, 6, 6, generator=torch.Generator().manual_seed(0))

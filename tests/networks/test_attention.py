@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from network_examples import NETWORKS, grown
-from paper_settings import PAPER_GROWTH
 from torch import nn
 
 from bocl.networks.architectures import mlp
@@ -17,6 +16,7 @@ from bocl.networks.attention import NAMES, gate, hidden_width
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings
 from bocl.networks.trace import trace
+from paper_settings import PAPER_GROWTH
 
 
 def weights(channels: int, hidden: int, seed: int = 0) -> dict[str, torch.Tensor]:

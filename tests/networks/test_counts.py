@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from network_examples import NETWORKS, grown, random_stack
-from paper_settings import PAPER_GROWTH
 from torch import nn
 
 from bocl.errors import ConfigError
@@ -16,6 +15,7 @@ from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import PARTS, GrowthSettings, GrowthSpace, count_tensors, initialise
 from bocl.networks.trace import trace
+from paper_settings import PAPER_GROWTH
 
 PLAIN = GrowthSettings(wiring="full", attention=False)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from network_examples import IMAGE, NETWORKS, grown, hash_of, make_task
-from paper_settings import PAPER_GROWTH
 
 from bocl.networks.architectures import mlp
 from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
@@ -13,6 +12,7 @@ from bocl.networks.stacked import Children
 from bocl.networks.trace import trace
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
+from paper_settings import PAPER_GROWTH
 
 WIRINGS = [PAPER_GROWTH, GrowthSettings("all", "forward", gates="sample"), GrowthSettings()]
 
@@ -56,11 +56,14 @@ def test_new_columns_follow_the_wiring_and_never_exist_on_raw_input(settings):
     network = grown(NETWORKS["cnn"](), settings=settings)
     children = network.grow([(2, 2, 2)], 3, seeds=[1])
     columns = {key for key in children.parameters if key.endswith("/columns")}
-    assert columns == {  # layer 6 reads a flattened map
-        "full": {"layer/3/columns", "layer/6/columns"},
-        "lean": {"layer/3/columns"},
-        "forward": set(),
-    }[settings.wiring]
+    assert (
+        columns
+        == {  # layer 6 reads a flattened map
+            "full": {"layer/3/columns", "layer/6/columns"},
+            "lean": {"layer/3/columns"},
+            "forward": set(),
+        }[settings.wiring]
+    )
 
 
 @pytest.mark.parametrize("settings", WIRINGS, ids=lambda s: s.wiring)

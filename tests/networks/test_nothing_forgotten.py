@@ -7,7 +7,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from network_examples import NETWORKS, Remembered, conv_net, grown, learn, make_task, random_stack
-from paper_settings import PAPER_GROWTH
 from torch import nn
 
 from bocl.networks import compact, stacked
@@ -17,6 +16,7 @@ from bocl.networks.growth import GrowthSettings
 from bocl.networks.trace import trace
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
+from paper_settings import PAPER_GROWTH
 
 SETTINGS = st.builds(
     GrowthSettings,

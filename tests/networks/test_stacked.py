@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 from network_examples import NETWORKS, grown, make_task
-from paper_settings import PAPER_GROWTH
 from torch import nn
 
 from bocl.errors import InputError
@@ -17,6 +16,7 @@ from bocl.networks.stacked import Children
 from bocl.networks.trace import trace
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
+from paper_settings import PAPER_GROWTH
 
 # A step moves every weight, and ten of them are taken. Float32 is compared as the weights stand: the loss of a
 # padded batch is summed in another order, and steps amplify that.
@@ -72,7 +72,9 @@ def test_ten_steps_of_a_stack_are_ten_steps_of_each_child_alone_in_float32(name)
 
 
 @pytest.mark.parametrize(
-    "settings", [replace(PAPER_GROWTH, wiring="forward"), replace(PAPER_GROWTH, attention=False), GrowthSettings()], ids=str
+    "settings",
+    [replace(PAPER_GROWTH, wiring="forward"), replace(PAPER_GROWTH, attention=False), GrowthSettings()],
+    ids=str,
 )
 @pytest.mark.parametrize("name", ["mlp", "cnn", "residual, batch norm"])
 def test_every_wiring_trains_in_a_stack_as_alone(name, settings):
