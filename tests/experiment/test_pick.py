@@ -18,6 +18,7 @@ from bocl.experiment.pick import pick
 from bocl.experiment.run import run
 from bocl.experiment.store import RunStore
 from bocl.methods.saving import load
+from bocl.records.earlier import upgrade_config
 from bocl.records.events import TaskDone, TrialDone
 from bocl.records.journal import BEGINNING, encode, read
 from bocl.records.pareto import Criterion, choose
@@ -221,7 +222,7 @@ def test_an_old_run_can_be_picked_from_and_gone_on_with(tmp_path):
     assert len(record.row) == 2
     assert math.isnan(record.trials[0].cost)
     audit(folder, device="cpu")
-    config = parse(Config, read(OLD / JOURNAL)[0]["config"], "the old run")
+    config = parse(Config, upgrade_config(read(OLD / JOURNAL)[0]["config"]), "the old run")
     assert run(config, folder, device="cpu")[-1] == record
 
 

@@ -105,12 +105,14 @@ def _last_task(store: RunStore, wanted: int | None) -> TaskRecord:
 
 
 def _trial_of(task: TaskRecord, widths: Widths) -> Trial:
-    trial = next((trial for trial in task.trials if trial.widths == widths), None)
-    if trial is None:
+    found = [trial for trial in task.trials if trial.widths == widths]  # they may differ in what they read
+    if not found:
         raise InputError(
             f"no child with widths {widths} was trained for task {task.index + 1}; bocl show --task {task.index + 1} "
             "lists those that were"
         )
-    if trial.failed:
-        raise InputError(f"the child with widths {widths} failed and has no weights; pick another")
-    return trial
+    trained = [trial for trial in found if not trial.failed]
+    if not trained:
+        why = "was stopped early" if found[0].stopped else "failed"
+        raise InputError(f"the child with widths {widths} {why} and has no weights; pick another")
+    return trained[0]

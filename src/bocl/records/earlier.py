@@ -47,7 +47,7 @@ def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_only_ways(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by section, those of a run or a model, with what there was no choice of when they were written."""
+    """Return settings by section, of a run or a model, with what there was no choice of when they were written."""
     found = dict(settings)
     for section, older in _OTHERS.items():
         if isinstance(given := found.get(section), Mapping):
