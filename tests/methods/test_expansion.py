@@ -21,9 +21,11 @@ from bocl.methods.reading import own_parameters
 from bocl.methods.reward import RewardSettings
 from bocl.methods.rounds import LocalTrainer, TrainedChild
 from bocl.methods.saving import load
+from bocl.networks.architectures import mlp
 from bocl.networks.growth import GrowthSettings, count_tensors, initialise
 from bocl.search.problem import Problem
 from bocl.search.settings import SearchSettings
+from bocl.tasks.arrays import ArrayStream, from_arrays
 from bocl.training.trainer import Effort, Fit
 from paper_settings import PAPER_GROWTH
 
@@ -345,6 +347,42 @@ def test_a_child_of_every_kind_is_trained_as_it_is_in_a_round_of_its_own():
         assert child.growth.reads == alone.growth.reads == asked.reads[at]
         for name, tensor in alone.growth.tensors.items():
             torch.testing.assert_close(child.growth.tensors[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+def small_stream(inputs: int, *classes: int) -> ArrayStream:
+    """Return tasks of few inputs, as tables have them."""
+    draw = np.random.default_rng(0)
+    return from_arrays([(draw.normal(size=(60, inputs)).astype(np.float32), np.arange(60) % many) for many in classes])
+
+
+@pytest.mark.parametrize("hidden", [[1], [1, 1]])
+@pytest.mark.parametrize("reads", ["own", "choose", "first", "all"])
+def test_the_smallest_network_there_is_can_be_searched(hidden, reads):
+    stream, learner = small_stream(4, 2, 2, 2), made(mlp(4, hidden), growth=GrowthSettings(reads))
+    for index in range(3):
+        learner.learn(stream[index], trainer=worth(rising))
+    assert len(learner.network.tasks) == 3
+
+
+@pytest.mark.parametrize("reads", ["choose", "first", "all"])
+@pytest.mark.parametrize("gates", ["unit", "sample"])
+def test_to_grow_nothing_is_always_within_the_budget_that_nobody_gave(reads, gates):
+    """Of one input a network costs less than gates for each sample, and a head of many classes more than both."""
+    stream = small_stream(1, 2, 2, 2, 20)
+    learner = made(mlp(1, [6, 5]), growth=GrowthSettings(reads, gates=gates))
+    for index in range(4):
+        learned = learner.learn(stream[index], trainer=worth(rising))
+        zero = [trial.parameters for trial in learned.trials if not any(trial.widths)]
+        own = own_parameters(learner.network, stream[index].classes)
+        assert learned.added_parameters <= max(own, *zero, 0)
+
+
+@pytest.mark.parametrize("bounds", [0, (0, 3), (3, 0)])
+def test_a_group_that_cannot_grow_stays_as_it_is_and_no_network_of_its_own_is_asked_for(bounds):
+    _, (_, learned) = learnt(rising, search=SearchSettings(bounds=bounds, trials=4, patience=4))
+    assert {trial.reads for trial in learned.trials} == {"first"}
+    most = learned.bounds
+    assert all(z <= bound for trial in learned.trials for z, bound in zip(trial.widths, most, strict=True))
 
 
 def test_the_papers_way_has_no_choices_and_its_own_reward():

@@ -72,7 +72,7 @@ def expand(
     zero = (0,) * len(problem.bounds)
     if "first" not in problem.choices and problem.choices:
         zero = candidates.space.point((1,) * problem.groups, problem.choices[0])  # the smallest network of its own
-    given = [zero, *candidates.own_network(problem)]
+    given = list(dict.fromkeys([zero, *candidates.own_network(problem)]))  # the two may be the same
     if difficulty:
         fresh = candidates.train_base("difficulty")
         reused, *_ = told = candidates.train("difficulty", given)
