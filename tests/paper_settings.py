@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bocl.methods.reward import USUAL_ALPHA, RewardSettings
-from bocl.networks.growth import GrowthSettings
+from bocl.networks.growth import PAPERS_WAY
 
-PAPER_GROWTH = GrowthSettings("all", "full", gates="sample")
+PAPER_GROWTH = PAPERS_WAY
 PAPER_REWARD = RewardSettings(USUAL_ALPHA)

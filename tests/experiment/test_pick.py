@@ -258,8 +258,8 @@ def test_of_children_of_the_same_widths_one_with_weights_is_picked():
     failed, trained = Trial((3, 0), math.nan, 5, math.nan), Trial((1, 2), 0.7, 8, 0.7, reads="own")
     row = (0.5, 0.5)
     task = TaskRecord(1, "x", (0, 0), row, row, {}, 0, (stopped, failed, trained), math.nan, 0, 0.0, 0.0)
-    assert _trial_of(task, (1, 2)) == trained
+    assert _trial_of(task, (1, 2), None) == trained
     with pytest.raises(InputError, match=r"the child with widths \(3, 0\) failed and has no weights"):
-        _trial_of(task, (3, 0))
+        _trial_of(task, (3, 0), None)
     with pytest.raises(InputError, match=r"the child with widths \(1, 2\) was stopped early and has no weights"):
-        _trial_of(replace(task, trials=(stopped, failed)), (1, 2))
+        _trial_of(replace(task, trials=(stopped, failed)), (1, 2), "first")

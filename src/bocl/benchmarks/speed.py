@@ -22,7 +22,7 @@ from bocl.methods.rounds import padding
 from bocl.networks.architectures import lenet, mlp
 from bocl.networks.compact import CompactNetwork
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import GrowthSettings
+from bocl.networks.growth import PAPERS_WAY
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
@@ -30,9 +30,6 @@ from bocl.training.steps import StepCache
 from bocl.training.trainer import train
 from bocl.widths import Widths
 from bocl.wording import counted
-
-#: what is measured grows as in the paper, so that figures can be compared over time
-PAPER_GROWTH = GrowthSettings("all", "full", gates="sample")
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork,
     """Make a network with one task in it, and random samples of the case's shape."""
     module = mlp(784, [312, 128]) if case.network == "mlp" else lenet()
     graph = trace(module)
-    network = ExpandableNetwork(graph, PAPER_GROWTH, device)
+    network = ExpandableNetwork(graph, PAPERS_WAY, device)
     network.commit(network.grow([graph.widths], 10, seeds=[0]).growth(0))
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(case.samples, *case.shape, generator=generator).to(device)

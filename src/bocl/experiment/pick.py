@@ -18,7 +18,7 @@ from bocl.experiment.store import RunStore, recorded_config
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
 from bocl.records.pareto import Criterion, choose
-from bocl.records.record import PickRecord, TaskRecord, Trial
+from bocl.records.record import PickRecord, ReadsKind, TaskRecord, Trial
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 from bocl.training.device import resolve_device
@@ -39,6 +39,7 @@ def pick(
     folder: str | Path,
     wanted: Widths | Criterion,
     *,
+    reads: ReadsKind | None = None,
     task: int | None = None,
     data: str | None = None,
     device: str = "auto",
@@ -47,6 +48,7 @@ def pick(
     """Commit another trained child of the last finished task, before the next one begins.
 
     wanted  its widths, or what to choose it by
+    reads   with widths, what it reads; needed where two children have these widths
     task    the number, from 0, that the last finished task must have
     trust   whether a stream that is code of the user's may be run
     """
@@ -56,7 +58,7 @@ def pick(
     resolve_device(device)
     with RunStore.open(folder, config) as store:
         before = _last_task(store, task)
-        trial = choose(before.trials, wanted) if isinstance(wanted, Criterion) else _trial_of(before, wanted)
+        trial = choose(before.trials, wanted) if isinstance(wanted, Criterion) else _trial_of(before, wanted, reads)
         number = before.trials.index(trial)
         if (trial.widths, reads_of_child(store, before, number)) == (before.widths, before.reads_tasks):
             return Picked(before, before)
@@ -104,15 +106,20 @@ def _last_task(store: RunStore, wanted: int | None) -> TaskRecord:
     return task
 
 
-def _trial_of(task: TaskRecord, widths: Widths) -> Trial:
-    found = [trial for trial in task.trials if trial.widths == widths]  # they may differ in what they read
+def _trial_of(task: TaskRecord, widths: Widths, reads: ReadsKind | None) -> Trial:
+    alike = [trial for trial in task.trials if trial.widths == widths]
+    found = [trial for trial in alike if reads in (None, trial.reads)]
     if not found:
+        which = f"widths {widths}" + (f" that reads {reads}" if alike else "")
         raise InputError(
-            f"no child with widths {widths} was trained for task {task.index + 1}; bocl show --task {task.index + 1} "
+            f"no child with {which} was trained for task {task.index + 1}; bocl show --task {task.index + 1} "
             "lists those that were"
         )
     trained = [trial for trial in found if not trial.failed]
     if not trained:
         why = "was stopped early" if found[0].stopped else "failed"
         raise InputError(f"the child with widths {widths} {why} and has no weights; pick another")
+    if len(trained) > 1:
+        kinds = " or ".join(f"--reads {trial.reads}" for trial in trained)
+        raise InputError(f"{len(trained)} children have the widths {widths} and read different tasks; say {kinds}")
     return trained[0]

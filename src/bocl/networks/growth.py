@@ -67,6 +67,10 @@ class GrowthSettings:
     gate_bias: _GateBias = 3.0
 
 
+#: Every task reads all units of all earlier ones, old units read all new ones, and gates depend on the sample.
+PAPERS_WAY = GrowthSettings("all", "full", gates="sample")
+
+
 @dataclass(frozen=True, eq=False)
 class Growth:
     """What one task added: z, its number of classes, its own tensors in compact form, and the tasks it reads."""
