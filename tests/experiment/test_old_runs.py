@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from bocl.experiment.audit import audit
 from bocl.experiment.config import Config, load_config
 from bocl.experiment.run import run
 from bocl.methods.saving import load
+from bocl.records.earlier import upgrade_config
 from bocl.records.journal import encode, read
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
@@ -47,7 +49,7 @@ def test_it_is_audited(copy):
 
 def test_it_is_left_alone_when_it_is_run_again(copy):
     before = (copy / JOURNAL).read_bytes()
-    config = parse(Config, read(OLD / JOURNAL)[0]["config"], "the old run")
+    config = parse(Config, upgrade_config(read(OLD / JOURNAL)[0]["config"]), "the old run")
     assert len(run(config, copy, device="cpu")) == 2
     assert (copy / JOURNAL).read_bytes() == before
 
@@ -58,9 +60,9 @@ def test_settings_that_came_later_have_their_defaults_there(copy):
     (copy / JOURNAL).write_bytes(encode(record)[0])
     for name in ("checkpoints", "canaries", "rounds"):
         shutil.rmtree(copy / name)
-    config = parse(Config, record["config"], "the old run")
+    config = parse(Config, upgrade_config(record["config"]), "the old run")
     with pytest.raises(FolderError, match=r"recipe\.epochs: 8 there, 9 here"):
-        run(parse(Config, {**record["config"], "recipe": {**record["config"]["recipe"], "epochs": 9}}, ""), copy)
+        run(replace(config, recipe=replace(config.recipe, epochs=9)), copy)
     assert len(run(config, copy, device="cpu")) == 2
 
 

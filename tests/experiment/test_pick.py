@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,15 @@ from experiment_examples import SMALL
 from bocl.errors import DamagedError, FolderError, InputError
 from bocl.experiment.audit import DriftError, audit
 from bocl.experiment.config import Config, load_config
-from bocl.experiment.pick import pick
+from bocl.experiment.pick import _trial_of, pick
 from bocl.experiment.run import run
 from bocl.experiment.store import RunStore
 from bocl.methods.saving import load
+from bocl.records.earlier import upgrade_config
 from bocl.records.events import TaskDone, TrialDone
 from bocl.records.journal import BEGINNING, encode, read
 from bocl.records.pareto import Criterion, choose
+from bocl.records.record import TaskRecord, Trial
 from bocl.records.run_log import JOURNAL, RunLog
 from bocl.records.summary import summarise
 from bocl.settings import parse
@@ -221,7 +224,7 @@ def test_an_old_run_can_be_picked_from_and_gone_on_with(tmp_path):
     assert len(record.row) == 2
     assert math.isnan(record.trials[0].cost)
     audit(folder, device="cpu")
-    config = parse(Config, read(OLD / JOURNAL)[0]["config"], "the old run")
+    config = parse(Config, upgrade_config(read(OLD / JOURNAL)[0]["config"]), "the old run")
     assert run(config, folder, device="cpu")[-1] == record
 
 
@@ -248,3 +251,15 @@ def test_a_run_of_json_holds_what_units_cost(begun):
     record = json.loads((folder / JOURNAL).read_text().splitlines()[-1])["record"]
     for trial in record["trials"]:
         assert trial["reward"] == trial["accuracy"] - 5e-3 * trial["cost"]
+
+
+def test_of_children_of_the_same_widths_one_with_weights_is_picked():
+    stopped = Trial((1, 2), math.nan, 9, math.nan, reads="first", rungs=(0.5,))
+    failed, trained = Trial((3, 0), math.nan, 5, math.nan), Trial((1, 2), 0.7, 8, 0.7, reads="own")
+    row = (0.5, 0.5)
+    task = TaskRecord(1, "x", (0, 0), row, row, {}, 0, (stopped, failed, trained), math.nan, 0, 0.0, 0.0)
+    assert _trial_of(task, (1, 2), None) == trained
+    with pytest.raises(InputError, match=r"the child with widths \(3, 0\) failed and has no weights"):
+        _trial_of(task, (3, 0), None)
+    with pytest.raises(InputError, match=r"the child with widths \(1, 2\) was stopped early and has no weights"):
+        _trial_of(replace(task, trials=(stopped, failed)), (1, 2), "first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from bocl.networks.architectures import mlp
 from bocl.search.settings import SearchSettings
 from bocl.tasks.arrays import ArrayStream, from_arrays
 from bocl.training.recipe import Recipe
+from paper_settings import PAPER_GROWTH, PAPER_REWARD
 
 CLASSES = (3, 2, 4, 2)
 SHAPE = (2, 6, 6)
 RECIPE = Recipe("adam", learning_rate=0.02, batch_size=16, epochs=4)
 SEARCH = SearchSettings("random", trials=3, patience=3, warm_points=1, bounds=3, round_size=2)
+PAPER_SEARCH = replace(SEARCH, halving=False)
 
 
 def small_cnn() -> nn.Module:
@@ -35,6 +38,12 @@ def small_mlp() -> nn.Module:
 def make_bocl(network: nn.Module | None = None, **options: Any) -> BOCL:
     """Return a learner that searches little."""
     return BOCL(network or small_mlp(), **{"search": SEARCH, "recipe": RECIPE, "device": "cpu"} | options)
+
+
+def paper_bocl(network: nn.Module | None = None, **options: Any) -> BOCL:
+    """Return one that does so in the paper's way."""
+    paper = {"growth": PAPER_GROWTH, "reward": PAPER_REWARD, "search": PAPER_SEARCH}
+    return make_bocl(network, **paper | options)
 
 
 def hard_stream(spread: float = 1.0) -> ArrayStream:

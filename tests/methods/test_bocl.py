@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from method_examples import RECIPE, SEARCH, hard_stream, make_bocl, small_cnn, small_mlp
+from method_examples import PAPER_SEARCH, RECIPE, hard_stream, make_bocl, paper_bocl, small_cnn, small_mlp
 
 from bocl.errors import ConfigError, InputError, WorkError
 from bocl.methods.bocl import BOCL
@@ -21,6 +21,7 @@ from bocl.records.record import Experience, Trial
 from bocl.search.random_search import RandomSearch
 from bocl.search.settings import SearchSettings
 from bocl.training.recipe import Recipe
+from paper_settings import PAPER_GROWTH
 
 
 class Remembered:
@@ -51,7 +52,9 @@ class Remembered:
 
 
 @pytest.mark.parametrize(
-    "growth", [GrowthSettings(), GrowthSettings("forward", attention=False)], ids=["full", "forward"]
+    "growth",
+    [GrowthSettings(), PAPER_GROWTH, GrowthSettings("all", "forward", attention=False)],
+    ids=["default", "paper", "forward"],
 )
 @pytest.mark.parametrize("network", [small_mlp, small_cnn])
 def test_nothing_is_forgotten_through_learning_saving_and_learning_on(network, growth, tmp_path):
@@ -69,7 +72,7 @@ def test_nothing_is_forgotten_through_learning_saving_and_learning_on(network, g
 
 
 def test_the_check_of_forgetting_can_fail():
-    learner, remembered, stream = make_bocl(), Remembered(), hard_stream()
+    learner, remembered, stream = paper_bocl(), Remembered(), hard_stream()
     learner.learn(stream[0])
     remembered.take(learner)
     learner.network.tasks[0].weights["head/bias"][0] += 1
@@ -78,13 +81,15 @@ def test_the_check_of_forgetting_can_fail():
 
 
 def learnt(tasks: int = 3, **options):
-    learner, stream = make_bocl(**options), hard_stream(2.0)
+    learner, stream = paper_bocl(**options), hard_stream(2.0)
     return learner, [learner.learn(stream[index]) for index in range(tasks)]
 
 
 @pytest.mark.parametrize("kind", ["random", "paper"])
 def test_the_winner_has_the_best_reward_of_all_children(kind):
-    learner, learned = learnt(search=SearchSettings(kind, trials=3, warm_points=2, bounds=3, round_size=2))
+    learner, learned = learnt(
+        search=SearchSettings(kind, trials=3, warm_points=2, bounds=3, round_size=2, halving=False)
+    )
     for entry, growth in zip(learned[1:], learner.network.growths[1:], strict=True):
         assert 3 <= len(entry.trials) <= 6
         best = max(trial.reward for trial in entry.trials)
@@ -104,7 +109,7 @@ def test_the_first_task_is_the_base_network_without_search_or_attention():
 
 
 def test_difficulty_is_what_a_fresh_network_has_over_the_child_that_adds_nothing():
-    _, learned = learnt(3, search=replace(SEARCH, kind="paper"))
+    _, learned = learnt(3, search=replace(PAPER_SEARCH, kind="paper"))
     fresh, stream = Independent(small_mlp(), recipe=RECIPE, seed=0, device="cpu"), hard_stream(2.0)
     alone = [fresh.learn(stream[index]) for index in range(3)]
     for index in (1, 2):
@@ -172,10 +177,10 @@ def test_a_searcher_of_ones_own_is_used():
     Stubborn.made.clear()
     learner, learned = learnt(3, searcher=Stubborn)
     assert [entry.widths for entry in learned] == [(6, 5), (2, 3), (2, 3)]
-    assert learner.network.widths == (10, 11)
+    assert learner.network.widths() == (10, 11)
     first, second = Stubborn.made
     assert first.problem.bounds == (3, 3)
-    assert first.settings is SEARCH
+    assert first.settings is PAPER_SEARCH
     assert [trial.widths for trial in first.problem.trained] == [(0, 0)]
     assert [trial.widths for trial in first.told] == [(1, 0), (2, 3)]
     assert first.problem.history == ()
@@ -189,7 +194,7 @@ def test_a_searcher_of_ones_own_is_used():
 
 
 def test_a_loaded_learner_searches_as_the_one_that_was_saved(tmp_path):
-    search = replace(SEARCH, kind="bayesian", bounds=9, trials=6, patience=6)
+    search = replace(PAPER_SEARCH, kind="bayesian", bounds=9, trials=6, patience=6)
     grown = [(0, 0), (9, 0), (8, 1), (1, 9), (0, 2), (5, 5)]
     trials = [Trial(z, 0.4 + 0.05 * z[0] - 0.03 * z[1] / 9, 40 * sum(z), 0.5) for z in grown]
     prior = [Experience(0.1, (9, 0), tuple(trials))]
@@ -198,12 +203,12 @@ def test_a_loaded_learner_searches_as_the_one_that_was_saved(tmp_path):
     def asked(learner):
         return [trial.widths for trial in learner.learn(stream[1]).trials]
 
-    plain, informed = make_bocl(search=search), make_bocl(search=search, prior_trials=prior)
+    plain, informed = paper_bocl(search=search), paper_bocl(search=search, prior_trials=prior)
     for learner in (plain, informed):
         learner.learn(stream[0])
     informed.save(tmp_path)
     loaded = load(tmp_path, device="cpu")
-    early, again = informed.state(), make_bocl(search=search, prior_trials=prior)
+    early, again = informed.state(), paper_bocl(search=search, prior_trials=prior)
     early.facts["prior_trials"] = []
     again.restore(early)
     assert again.prior_trials == loaded.prior_trials == informed.prior_trials, (
@@ -222,8 +227,8 @@ def test_a_loaded_learner_takes_its_searcher_back(tmp_path):
 
 
 def test_the_settings_choose_the_searcher():
-    learner = make_bocl()
-    assert isinstance(learner.searcher(_problem(), SEARCH), RandomSearch)
+    learner = paper_bocl()
+    assert isinstance(learner.searcher(_problem(), PAPER_SEARCH), RandomSearch)
 
 
 def _problem():
@@ -238,13 +243,13 @@ def test_samples_shown_are_those_of_all_networks_trained():
     per_network = RECIPE.epochs * -(-train // 16) * 16
     assert learned[0].effort.samples == per_network
     assert learned[1].effort.samples == per_network * len(learned[1].trials)
-    _, by_the_paper = learnt(2, search=replace(SEARCH, kind="paper"))
+    _, by_the_paper = learnt(2, search=replace(PAPER_SEARCH, kind="paper"))
     assert by_the_paper[1].effort.samples == per_network * (1 + len(by_the_paper[1].trials)), "and a fresh network"
 
 
 def test_a_listener_hears_every_trial_and_changes_nothing():
     events: list = []
-    learner, stream = make_bocl(), hard_stream(2.0)
+    learner, stream = paper_bocl(), hard_stream(2.0)
     learned = [learner.learn(stream[index], events.append) for index in range(2)]
     _, quiet = learnt(2)
     assert repr(learned) == repr(quiet)
@@ -253,15 +258,15 @@ def test_a_listener_hears_every_trial_and_changes_nothing():
     rounds = [event for event in events if isinstance(event, RoundStarted)]
     assert [event.purpose for event in rounds[:2]] == ["base", "search"]
     assert set(rounds[1].widths) > {(0, 0)}, "the child that adds nothing is trained with the first round"
-    assert len(rounds[1].widths) <= SEARCH.round_size + 1
-    assert max(len(event.widths) for event in rounds[2:]) <= SEARCH.round_size
+    assert len(rounds[1].widths) <= PAPER_SEARCH.round_size + 1
+    assert max(len(event.widths) for event in rounds[2:]) <= PAPER_SEARCH.round_size
 
 
 @pytest.mark.parametrize("own", [True, False])
 def test_difficulty_and_the_child_of_no_growth_come_first_for_who_asks_for_them(own):
     events: list = []
     learner, stream = (
-        make_bocl(searcher=Stubborn) if own else make_bocl(search=replace(SEARCH, kind="paper")),
+        paper_bocl(searcher=Stubborn) if own else paper_bocl(search=replace(PAPER_SEARCH, kind="paper")),
         hard_stream(),
     )
     Stubborn.made.clear()
@@ -285,7 +290,7 @@ class Undemanding(Stubborn):
 @pytest.mark.parametrize("factory", [Undemanding, lambda problem, settings: Undemanding(problem, settings)])
 def test_a_searcher_of_ones_own_that_does_not_ask_for_the_difficulty_is_spared_it(factory):
     events: list = []
-    learner, stream = make_bocl(searcher=factory), hard_stream()
+    learner, stream = paper_bocl(searcher=factory), hard_stream()
     Stubborn.made.clear()
     for index in range(2):
         learned = learner.learn(stream[index], events.append)
@@ -300,7 +305,7 @@ def test_a_searcher_of_ones_own_that_does_not_ask_for_the_difficulty_is_spared_i
 
 def test_children_one_by_one_are_never_trained_together():
     rounds: list = []
-    learner, stream = make_bocl(search=replace(SEARCH, round_size=1)), hard_stream()
+    learner, stream = paper_bocl(search=replace(PAPER_SEARCH, round_size=1)), hard_stream()
     for index in range(2):
         learner.learn(stream[index], rounds.append)
     sizes = [len(event.widths) for event in rounds if isinstance(event, RoundStarted)]
@@ -310,7 +315,7 @@ def test_children_one_by_one_are_never_trained_together():
 
 def test_bounds_that_do_not_fit_the_network_are_refused_at_once():
     with pytest.raises(ConfigError, match="2 hidden groups"):
-        make_bocl(search=SearchSettings(bounds=(1, 2, 3)))
+        paper_bocl(search=SearchSettings(bounds=(1, 2, 3)))
 
 
 def test_a_training_that_diverges_is_an_error_and_leaves_the_learner_as_it_was():
@@ -328,7 +333,7 @@ def test_a_training_that_diverges_is_an_error_and_leaves_the_learner_as_it_was()
 
 
 def test_a_child_that_diverges_does_not_win():
-    learner, stream = make_bocl(), hard_stream(2.0)
+    learner, stream = paper_bocl(), hard_stream(2.0)
     learner.learn(stream[0])
     original = learner.network.grow
 
@@ -444,7 +449,7 @@ def test_a_failed_child_cannot_be_the_best():
 
 
 def test_a_difficulty_that_was_not_measured_comes_back(tmp_path):
-    learner, other = make_bocl(), make_bocl()
+    learner, other = paper_bocl(), paper_bocl()
     for task in (hard_stream()[0], hard_stream()[1]):
         learner.learn(task)
     learner.history = [replace(learner.history[0], difficulty=math.nan)]
@@ -458,7 +463,7 @@ def test_a_difficulty_that_was_not_measured_comes_back(tmp_path):
 
 @pytest.mark.parametrize("kind", [np.asarray, lambda view: torch.zeros(1).expand(view.shape)])
 def test_inputs_that_memory_cannot_hold_are_refused_before_they_are_copied(kind):
-    learner = make_bocl()
+    learner = paper_bocl()
     learner.learn(hard_stream()[0])
     shape = hard_stream()[0].input_shape
     for wrong, message in (((10**12, *shape), "GB of memory"), ((10**12, *shape, 2), "takes samples of shape")):

@@ -21,10 +21,11 @@ from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
 from bocl.networks.trace import trace
 from bocl.search.settings import SearchSettings
 from bocl.training.trainer import Effort, Fit
+from paper_settings import PAPER_GROWTH, PAPER_REWARD
 
 TASK = hard_stream()[0]
 GRAPHS = [trace(small_mlp()), trace(small_cnn())]
-FULL = GrowthSettings()
+FULL = PAPER_GROWTH
 
 
 def lottery(asked, network, _data, _callback, *_options):
@@ -32,10 +33,10 @@ def lottery(asked, network, _data, _callback, *_options):
     drawn = [np.random.default_rng(seed).uniform(0, 0.5) for seed in asked.seeds]
     return [
         TrainedChild(
-            initialise(network.space(asked.classes), z, seed=seed),
+            initialise(network.space(asked.classes, reads), z, reads=reads, seed=seed),
             Fit(accuracy + min(sum(z), 10) / 20, 1.0, 1, Effort()),
         )
-        for z, seed, accuracy in zip(asked.widths, asked.seeds, drawn, strict=True)
+        for z, seed, accuracy, reads in zip(asked.widths, asked.seeds, drawn, asked.reads, strict=True)
     ]
 
 
@@ -44,7 +45,7 @@ def never(*_arguments):
 
 
 def learner_of(graph, goal, **options):
-    return make_bocl(graph, **{"goal": goal, "tasks": 4} | options)
+    return make_bocl(graph, **{"goal": goal, "tasks": 4, "growth": PAPER_GROWTH, "reward": PAPER_REWARD} | options)
 
 
 def added(graph, before, z, growth=FULL):
@@ -59,7 +60,13 @@ def least(graph, growth=FULL):
 
 @given(
     graph=st.sampled_from(GRAPHS),
-    growth=st.builds(GrowthSettings, st.sampled_from(["full", "forward"]), st.booleans()),
+    growth=st.builds(
+        GrowthSettings,
+        st.sampled_from(["choose", "all", "first"]),
+        st.sampled_from(["full", "lean", "forward"]),
+        st.booleans(),
+        st.sampled_from(["unit", "sample"]),
+    ),
     kind=st.sampled_from(["random", "reinforce"]),
     spare=st.none() | st.integers(0, 2000),
     spare_in_all=st.none() | st.integers(0, 4000),
@@ -81,9 +88,9 @@ def test_budgets_are_kept_in_every_task(graph, growth, kind, spare, spare_in_all
     )
     assert learner.learn(TASK, trainer=lottery).added_parameters == base
     for _ in range(3):
-        before = learner.network.widths
+        network = learner.network
         learned = learner.learn(TASK, trainer=lottery)
-        assert learned.added_parameters == added(graph, before, learned.widths, growth)
+        assert learned.added_parameters == added(graph, network.widths(learned.reads), learned.widths, growth)
         if budget is not None:
             assert max(trial.parameters for trial in learned.trials) <= budget
     if total is not None:
@@ -155,7 +162,9 @@ def test_a_searcher_that_asks_over_the_budget_is_refused():
 
 
 def test_a_target_wants_the_smallest_that_reaches_it():
-    learner = learner_of(GRAPHS[0], GoalSettings(target=0.45), search=SearchSettings("random", trials=9, patience=9))
+    learner = learner_of(
+        GRAPHS[0], GoalSettings(target=0.45), search=SearchSettings("random", trials=9, patience=9, bounds=29)
+    )
     learner.learn(TASK, trainer=lottery)
     learned = learner.learn(TASK, trainer=lottery)
     reached = [trial for trial in learned.trials if trial.accuracy >= 0.45]
@@ -164,7 +173,7 @@ def test_a_target_wants_the_smallest_that_reaches_it():
 
 
 def test_rcl_keeps_to_a_budget_too():
-    graph, growth = GRAPHS[0], GrowthSettings(attention=False)
+    graph, growth = GRAPHS[0], GrowthSettings("all", attention=False)
     base, each = least(graph, growth)
     learner = RCL(
         graph,

@@ -23,6 +23,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise
 from bocl.networks.trace import trace
 from bocl.search.lattice import scaled
+from paper_settings import PAPER_GROWTH
 
 OPTIONS = {"recipe": RECIPE, "seed": 0, "device": "cpu"}
 X = torch.randn(9, 2, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -49,7 +50,7 @@ def test_fixed_growth_adds_the_same_for_every_task():
     learner = Fixed(small_cnn(), settings=FixedSettings((2, 1)), **OPTIONS)
     learned = [learner.learn(hard_stream()[index]) for index in range(3)]
     assert [entry.widths for entry in learned] == [(4, 5), (2, 1), (2, 1)]
-    assert learner.network.widths == (8, 7)
+    assert learner.network.widths() == (8, 7)
 
 
 def test_of_several_children_the_best_on_validation_samples_is_kept():
@@ -129,7 +130,12 @@ def cost(graph, steps, classes, growth, before=(0, 0)):
         st.tuples(st.integers(1, 12), st.integers(2, 6)).map(lambda pair: [pair[0]] * pair[1]),
     ),
     growth=st.builds(
-        GrowthSettings, st.sampled_from(["full", "forward"]), attention=st.booleans(), reduction_nodes=st.integers(1, 9)
+        GrowthSettings,
+        st.sampled_from(["choose", "all"]),
+        st.sampled_from(["full", "lean", "forward"]),
+        attention=st.booleans(),
+        gates=st.sampled_from(["unit", "sample"]),
+        reduction_nodes=st.integers(1, 9),
     ),
     budget=st.integers(1, 60_000),
 )
@@ -141,7 +147,7 @@ def test_a_budget_is_kept_and_used_up(graph, shape, classes, growth, budget):
     for index, many in enumerate(classes):
         least = [(0, 0)] * (len(classes) - index) if index else [graph.widths, *[(0, 0)] * (len(classes) - 1)]
         stored = sum(learner.parameters().values())
-        if stored + cost(graph, least, many, growth, network.widths) > budget:
+        if stored + cost(graph, least, many, growth, network.widths()) > budget:
             with pytest.raises(ConfigError, match=f"{budget:,}"):
                 learner._step(many)
             return
@@ -212,10 +218,10 @@ def test_a_budget_too_small_for_the_tasks_is_refused_before_anything_is_trained(
 
 def test_frozen_adds_attention_and_a_head_alone():
     for network in (small_cnn, small_mlp):
-        learner = Frozen(network(), **OPTIONS)
+        learner = Frozen(network(), growth=PAPER_GROWTH, **OPTIONS)
         learned = [learner.learn(hard_stream()[index]) for index in range(3)]
         assert [entry.widths for entry in learned[1:]] == [(0, 0), (0, 0)]
-        assert learner.network.widths == learner.graph.widths
+        assert learner.network.widths() == learner.graph.widths
         for entry in learned[1:]:
             assert entry.parameters["shared"] == 0
             assert entry.parameters["heads"] > 0

@@ -12,6 +12,7 @@ from bocl.methods.fixed import FixedSettings
 from bocl.methods.rcl import RCLSettings
 from bocl.methods.saving import load
 from bocl.methods.sn import SNSettings
+from paper_settings import PAPER_GROWTH
 
 OLD = Path(__file__).parents[1] / "fixtures" / "models-format-1"
 INPUTS = torch.linspace(-1, 1, 72).view(1, 2, 6, 6)
@@ -31,6 +32,20 @@ def test_it_predicts_as_it_did_and_goes_on_learning(method, tmp_path):
     again = load(tmp_path / "model", device="cpu")
     third = hard_stream()[2]
     assert repr(again.learn(third)) == repr(learner.learn(third))
+
+
+@pytest.mark.parametrize("method", ["fixed", "bocl"])
+def test_it_grew_as_was_done_before_there_was_a_choice(method):
+    learner = load(OLD / method, device="cpu")
+    assert learner.growth == PAPER_GROWTH
+    assert [growth.reads for growth in learner.network.growths] == [(), (0,)]
+    if method == "bocl":
+        assert not learner.search.halving
+        assert learner.reward.alpha == 0.005
+        assert {trial.reads for task in learner.history for trial in task.trials} == {"all"}
+        learned = learner.learn(hard_stream()[2])
+        assert (learned.reads, learned.limit) != (None, "")
+        assert learned.reads == (0, 1)
 
 
 def test_its_settings_are_in_the_places_of_today():

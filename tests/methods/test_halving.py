@@ -83,6 +83,7 @@ def test_nobody_is_stopped_where_little_is_known_or_nobody_may_be(epochs, count,
 
 WIDTHS = ((1, 0), (4, 2), (0, 0), (2, 4), (3, 1), (4, 4))
 RECIPE = Recipe(learning_rate=0.02, batch_size=16, epochs=8, schedule="cosine")
+READS = ((0,),) * 6
 SIZES = (10, 60, 1, 50, 40, 90)
 HALVING = Halving((2, 4), (4, 2), SIZES)
 
@@ -105,7 +106,7 @@ def data():
 
 
 def a_round(**changes):
-    plain = Round("search", 1, 2, WIDTHS, tuple(range(6)), 0, (4, 4), RECIPE, halving=HALVING)
+    plain = Round("search", 1, 2, WIDTHS, tuple(range(6)), 0, (4, 4), RECIPE, READS, halving=HALVING)
     return replace(plain, **changes)
 
 

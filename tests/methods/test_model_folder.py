@@ -14,7 +14,7 @@ from itertools import count
 
 import pytest
 import torch
-from method_examples import RECIPE, hard_stream, make_bocl, small_cnn, small_mlp
+from method_examples import RECIPE, hard_stream, make_bocl, paper_bocl, small_cnn, small_mlp
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
@@ -663,3 +663,60 @@ def test_a_load_between_saves_of_the_same_model_sees_it(tmp_path, monkeypatch):
 
     monkeypatch.setattr(saving, "_read_tensors", gone_once)
     assert len(load(tmp_path).seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("reads", "message"),
+    [
+        ([1], "facts.growths[1].reads is (1,); it must be numbers of earlier tasks in order"),
+        ([-1], "facts.growths[1].reads is (-1,); it must be numbers of earlier tasks in order"),
+        ([0, 0], "facts.growths[1].reads is (0, 0); it must be numbers of earlier tasks in order"),
+        (["0"], "facts.growths[1].reads[0]"),
+        (0, "facts.growths[1].reads"),
+        ({}, "facts.growths[1].reads"),
+    ],
+)
+def test_a_model_that_reads_what_it_cannot_is_refused(copy, reads, message):
+    folder = copy("bocl")
+    forge(folder, lambda model: model["facts"]["growths"][1].update(reads=reads))
+    assert message in refusal(folder)
+
+
+def test_a_model_that_reads_a_task_without_all_that_it_reads_is_refused(tmp_path):
+    learner = paper_bocl()
+    for task in range(3):
+        learner.learn(hard_stream()[task])
+    save(learner, tmp_path / "model")
+    forge(tmp_path / "model", lambda model: model["facts"]["growths"][2].update(reads=[1]))
+    assert "facts.growths[2].reads has 1, but not all that it reads" in refusal(tmp_path / "model")
+
+
+def test_a_model_of_before_there_was_a_choice_is_read_as_it_was(tmp_path):
+    learner = paper_bocl(small_cnn())
+    for task in range(3):
+        learner.learn(hard_stream()[task])
+    save(learner, tmp_path / "model")
+
+    def make_early(model):
+        settings = model["settings"]
+        for section, names in {
+            "growth": ("reads", "gates", "gate_share"),
+            "search": ("halving",),
+            "goal": ("tolerance",),
+        }.items():
+            for name in names:
+                del settings[section][name]
+        for growth in model["facts"]["growths"]:
+            assert "reads" not in growth, "as in early files"
+        for task in model["facts"]["history"]:
+            for trial in task["trials"]:
+                del trial["reads"], trial["rungs"]
+
+    forge(tmp_path / "model", make_early)
+    again = load(tmp_path / "model", device="cpu")
+    assert (again.growth, again.search, again.goal) == (learner.growth, learner.search, learner.goal)
+    assert again.history == learner.history
+    x = torch.randn(9, 2, 6, 6, generator=torch.Generator().manual_seed(0))
+    assert all(torch.equal(again.predict(x, task), learner.predict(x, task)) for task in range(3))
+    last = hard_stream()[3]
+    assert repr(again.learn(last)) == repr(learner.learn(last))

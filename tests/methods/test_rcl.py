@@ -21,10 +21,10 @@ OPTIONS = {"settings": RCLSettings(trials=6), "search": SEARCH, "recipe": RECIPE
 INPUTS = [torch.randn(size, 2, 6, 6, generator=torch.Generator().manual_seed(size)) for size in (1, 7, 128)]
 
 
-@pytest.mark.parametrize("wiring", ["full", "forward"])
+@pytest.mark.parametrize("wiring", ["full", "lean", "forward"])
 @pytest.mark.parametrize("network", [small_mlp, small_cnn])
 def test_logits_of_old_tasks_keep_their_bits(network, wiring, tmp_path):
-    learner, stream = RCL(network(), growth=GrowthSettings(wiring), **OPTIONS), hard_stream()
+    learner, stream = RCL(network(), growth=GrowthSettings(wiring=wiring), **OPTIONS), hard_stream()
     said = []
     for index in range(4):
         if index == 3:
@@ -90,7 +90,7 @@ def test_its_settings_are_saved(tmp_path):
     learner = RCL(
         small_mlp(),
         settings=RCLSettings("as-released", 6),
-        growth=GrowthSettings("forward"),
+        growth=GrowthSettings(wiring="forward"),
         reward=RewardSettings(0.01),
         search=SearchSettings(bounds=3, memory_gb=2, children_at_once=3),
         recipe=RECIPE,

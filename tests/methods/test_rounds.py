@@ -48,7 +48,8 @@ def small_round(network, widths, **options):
     recipe = Recipe(batch_size=16, epochs=1)
     seeds = tuple(range(len(widths)))
     told = {name: options.pop(name) for name in ("callback", "on_halving") if name in options}
-    asked = Round("search", 1, 3, tuple(widths), seeds, 0, (4, 4), options.pop("recipe", recipe), **options)
+    reads = ((0,),) * len(widths)
+    asked = Round("search", 1, 3, tuple(widths), seeds, 0, (4, 4), options.pop("recipe", recipe), reads, **options)
     return LocalTrainer()(asked, network, data, **told)
 
 
@@ -100,7 +101,7 @@ def test_memory_grows_with_batch_and_padding_and_not_with_anything_else(network)
 
     assert needed(16, 4) == needed(16, 4)
     assert needed(4, 4) < needed(16, 4) < needed(16, 32)
-    frozen = sum(tensor.numel() * 4 for tensor in network.frozen.weights.values())
+    frozen = sum(tensor.numel() * 4 for tensor in network.frozen().weights.values())
     assert needed(16, 4) - needed(8, 4) < 8 * frozen, "frozen weights are kept once, not once per sample"
 
 
@@ -199,7 +200,8 @@ def test_no_more_children_than_asked_are_trained_at_once(network, monkeypatch):
 
 
 def test_a_round_is_plain_data_and_trains_to_the_same_bits_wherever_it_is_sent(network):
-    asked = Round("search", 1, 3, tuple(WIDTHS), (5, 6, 7, 8, 9), 3, (4, 4), Recipe(batch_size=16, epochs=1))
+    reads = ((0,), (), (0,), (), (0,))
+    asked = Round("search", 1, 3, tuple(WIDTHS), (5, 6, 7, 8, 9), 3, (4, 4), Recipe(batch_size=16, epochs=1), reads)
     sent = parse_value(Round, json.loads(json.dumps(to_plain(asked))), "round")
     assert sent == asked
     elsewhere = ExpandableNetwork(from_json(json.loads(json.dumps(to_json(network.graph)))), network.settings)

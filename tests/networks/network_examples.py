@@ -111,10 +111,11 @@ def learn(
     epochs: int = 1,
     pad_to: Widths | None = None,
     dtype: torch.dtype = torch.float32,
+    reads: tuple[int, ...] | None = None,
 ) -> Children:
     """Grow by z, train and commit; return the children as training left them."""
     index = len(network.tasks)
-    children = network.grow([z], classes, seeds=[index], pad_to=pad_to, dtype=dtype)
+    children = network.grow([z], classes, seeds=[index], pad_to=pad_to, dtype=dtype, reads=reads)
     recipe = Recipe("sgd", learning_rate=0.05, batch_size=8, epochs=epochs)
     train(children, [make_task(classes, index, dtype=dtype)], recipe, seed=index)
     network.commit(children.growth(0))

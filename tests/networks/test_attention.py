@@ -16,6 +16,7 @@ from bocl.networks.attention import NAMES, gate, hidden_width
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings
 from bocl.networks.trace import trace
+from paper_settings import PAPER_GROWTH
 
 
 def weights(channels: int, hidden: int, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -67,15 +68,17 @@ def test_stacked_gates_are_each_childs_own():
     torch.testing.assert_close(gate(x, stacked, "g"), expected)
 
 
-def test_an_empty_batch_can_be_gated():
+@pytest.mark.parametrize("settings", [PAPER_GROWTH, GrowthSettings(gate_share=1.0)], ids=lambda s: s.gates)
+def test_an_empty_batch_can_be_gated(settings):
     assert gate(random(0, 5, 2, 2), weights(5, 2), "g").shape == (0, 5, 2, 2)
-    network = grown(NETWORKS["cnn"](), [(1, 0, 1)])
+    network = grown(NETWORKS["cnn"](), [(1, 0, 1)], settings)
+    assert any(name.startswith("gate/") and tensor.numel() for name, tensor in network.growths[1].tensors.items())
     assert network.predict(torch.zeros(0, 2, 6, 6), 1).shape == (0, 4)
 
 
 def test_a_committed_task_reads_its_gated_input():
     module = nn.Sequential(nn.Flatten(), nn.Linear(72, 6), nn.ReLU(), nn.Linear(6, 3))
-    network = grown(module, [(2,)], GrowthSettings(reduction_nodes=2))
+    network = grown(module, [(2,)], replace(PAPER_GROWTH, reduction_nodes=2))
     x = torch.randn(5, 2, 6, 6, generator=torch.Generator().manual_seed(0))
     w = network.tasks[1].weights
     hidden = torch.relu(x.flatten(1) @ w["layer/1/weight"].T + w["layer/1/bias"])
@@ -91,7 +94,7 @@ def test_a_committed_task_reads_its_gated_input():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_layer_but_those_on_raw_input_is_gated_from_the_second_task_on(name):
     graph = trace(NETWORKS[name]())
-    network = grown(graph, [(1,) * len(graph.groups)])
+    network = grown(graph, [(1,) * len(graph.groups)], PAPER_GROWTH)
     gated = [{key.split("/")[1] for key in growth.tensors if key.startswith("gate/")} for growth in network.growths]
     layers = [layer.name for layer in (*graph.layers, graph.head)]
     assert gated == [set(), set(layers[1:])]
@@ -106,12 +109,12 @@ def test_raw_input_that_passes_a_pool_or_norm_is_not_gated():
     module = nn.Sequential(
         nn.BatchNorm2d(2), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(18, 4), nn.ReLU(), nn.Linear(4, 3)
     )
-    network = grown(module, [(1,)])
+    network = grown(module, [(1,)], PAPER_GROWTH)
     assert {key.split("/")[1] for key in network.growths[1].tensors if key.startswith("gate/")} == {"5"}
 
 
 def test_gates_start_open():
-    network = grown(NETWORKS["mlp"]())
+    network = grown(NETWORKS["mlp"](), settings=PAPER_GROWTH)
     growth = network.grow([(1, 1)], 3, seeds=[0]).growth(0)
     assert torch.equal(growth.tensors["gate/fc2/expand.bias"], torch.full((7,), 3.0))
     quiet = {key: torch.zeros_like(t) if "bias" not in key else t for key, t in growth.tensors.items()}
@@ -129,14 +132,14 @@ def test_hidden_width_is_two_or_the_ceiling_of_channels_over_reduction(channels,
 
 
 def test_gates_are_reduced_by_kind_of_input():
-    settings = GrowthSettings(reduction_nodes=3, reduction_channels=1)
+    settings = replace(PAPER_GROWTH, reduction_nodes=3, reduction_channels=1)
     network = grown(NETWORKS["cnn"](), [(2, 1, 4)], settings)
     hidden = {key.split("/")[1]: len(t) for key, t in network.growths[1].tensors.items() if key.endswith("reduce.bias")}
     assert hidden == {"3": 6, "6": 4, "8": 3}  # channels, channels of a flattened map, nodes
 
 
 def test_openness_is_the_mean_gate_on_the_units_of_each_growth():
-    net = ExpandableNetwork(trace(mlp(4, [3, 2])))
+    net = ExpandableNetwork(trace(mlp(4, [3, 2])), PAPER_GROWTH)
     for seed, widths in enumerate([(3, 2), (2, 0)]):
         growth = net.grow([widths], 2, seeds=[seed]).growth(0)
         drawn = {name: random(*tensor.shape).float() for name, tensor in growth.tensors.items() if "gate/" in name}

@@ -12,8 +12,9 @@ from bocl.networks.stacked import Children
 from bocl.networks.trace import trace
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
+from paper_settings import PAPER_GROWTH
 
-WIRINGS = [GrowthSettings(wiring="full"), GrowthSettings(wiring="forward")]
+WIRINGS = [PAPER_GROWTH, GrowthSettings("all", "forward", gates="sample"), GrowthSettings()]
 
 
 def backward(children: Children) -> None:
@@ -27,7 +28,7 @@ def test_frozen_weights_get_no_gradient_and_keep_their_bits(name, settings):
     network = grown(NETWORKS[name](), settings=settings)
     z = (2,) * len(network.graph.groups)
     children = network.grow([z, z], 3, seeds=[1, 2])
-    assert children.frozen is network.frozen
+    assert children.frozen is network.frozen()
     before = {key: hash_of(tensor) for key, tensor in children.frozen.weights.items()}
     backward(children)
     assert all(not tensor.requires_grad and tensor.grad is None for tensor in children.frozen.weights.values())
@@ -51,23 +52,30 @@ def test_every_new_parameter_gets_a_finite_gradient_that_is_not_zero(name, setti
 
 
 @pytest.mark.parametrize("settings", WIRINGS, ids=lambda s: s.wiring)
-def test_new_columns_exist_in_full_wiring_alone_and_never_on_raw_input(settings):
+def test_new_columns_follow_the_wiring_and_never_exist_on_raw_input(settings):
     network = grown(NETWORKS["cnn"](), settings=settings)
     children = network.grow([(2, 2, 2)], 3, seeds=[1])
     columns = {key for key in children.parameters if key.endswith("/columns")}
-    assert columns == ({"layer/3/columns", "layer/6/columns"} if settings.wiring == "full" else set())
+    assert (
+        columns
+        == {  # layer 6 reads a flattened map
+            "full": {"layer/3/columns", "layer/6/columns"},
+            "lean": {"layer/3/columns"},
+            "forward": set(),
+        }[settings.wiring]
+    )
 
 
 @pytest.mark.parametrize("settings", WIRINGS, ids=lambda s: s.wiring)
 @pytest.mark.parametrize(
     ("name", "layer"), [("cnn", "3"), ("cnn", "6"), ("mlp", "fc2"), ("residual, batch norm", "3.conv1")]
 )
-def test_old_units_read_new_units_in_full_wiring_alone(name, layer, settings, monkeypatch):
+def test_old_units_read_new_units_as_the_wiring_says(name, layer, settings, monkeypatch):
     network = grown(NETWORKS[name](), settings=GrowthSettings(wiring=settings.wiring, attention=False))
     children = network.grow([(2,) * len(network.graph.groups)], 3, seeds=[1])
     children.training = False
-    old = network.frozen.weights[f"layer/{layer}/weight"].shape[0]
-    seen = network.frozen.weights[f"layer/{layer}/weight"].shape[1]
+    old = network.frozen().weights[f"layer/{layer}/weight"].shape[0]
+    seen = network.frozen().weights[f"layer/{layer}/weight"].shape[1]
     step = next(step for step in network.graph.layers if step.name == layer)
     reads, read_input, compute = [], Children._gated, Children._layer
 
@@ -89,7 +97,8 @@ def test_old_units_read_new_units_in_full_wiring_alone(name, layer, settings, mo
     x = torch.randn(5, *IMAGE, generator=torch.Generator().manual_seed(0))
     for offset in (0.0, 1.0):  # noqa: B007 - read by change_new_inputs
         children(x)
-    assert torch.equal(reads[0][:, :, :old], reads[1][:, :, :old]) == (settings.wiring == "forward")
+    apart = settings.wiring == "forward" or (settings.wiring == "lean" and step.source.spread > 1)
+    assert torch.equal(reads[0][:, :, :old], reads[1][:, :, :old]) == apart
     assert not torch.equal(reads[0][:, :, old:], reads[1][:, :, old:])
     assert step.gated
 
@@ -109,7 +118,7 @@ def test_forward_wiring_leaves_the_old_block_and_zeros_beside_it():
 
 
 def test_full_wiring_keeps_the_old_block_and_trains_what_old_units_read_from_new_ones():
-    network = grown(NETWORKS["cnn"](), [(1, 2, 3)])
+    network = grown(NETWORKS["cnn"](), [(1, 2, 3)], PAPER_GROWTH)
     first, second = network.tasks
     for layer in network.graph.layers:
         before, after = (

@@ -16,11 +16,14 @@ from bocl.networks.growth import GrowthSettings
 from bocl.networks.trace import trace
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
+from paper_settings import PAPER_GROWTH
 
 SETTINGS = st.builds(
     GrowthSettings,
-    wiring=st.sampled_from(["full", "forward"]),
+    wiring=st.sampled_from(["full", "lean", "forward"]),
     attention=st.booleans(),
+    gates=st.sampled_from(["unit", "sample"]),
+    gate_share=st.sampled_from([0.1, 1.0]),
     reduction_nodes=st.sampled_from([1, 2, 64]),
     reduction_channels=st.sampled_from([1, 2]),
 )
@@ -93,8 +96,8 @@ def test_tasks_compute_on_contiguous_copies():
 # -- mutants: the check fails when something is forgotten ------------------------------------------
 
 
-def forgets(module: nn.Module | None = None) -> tuple[ExpandableNetwork, Remembered]:
-    network = grown(module or conv_net(nn.BatchNorm2d), [(1, 1, 1)])
+def forgets(settings: GrowthSettings | None = None) -> tuple[ExpandableNetwork, Remembered]:
+    network = grown(conv_net(nn.BatchNorm2d), [(1, 1, 1)], settings)
     remembered = Remembered()
     remembered.take(network)
     remembered.check(network)
@@ -145,9 +148,18 @@ def test_the_check_catches_batch_norm_buffers_shared_between_tasks():
         remembered.check(network)
 
 
-@pytest.mark.parametrize("name", ["head/weight", "head/bias", "gate/10/expand.bias", "gate/4/reduce.weight"])
-def test_the_check_catches_a_growth_that_writes_into_an_earlier_head_or_gate(monkeypatch, name):
-    network, remembered = forgets()
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("head/weight", PAPER_GROWTH),
+        ("head/bias", PAPER_GROWTH),
+        ("gate/10/expand.bias", PAPER_GROWTH),
+        ("gate/4/reduce.weight", PAPER_GROWTH),
+        ("gate/4/unit", GrowthSettings(gate_share=1.0)),
+    ],
+)
+def test_the_check_catches_a_growth_that_writes_into_an_earlier_head_or_gate(monkeypatch, name, settings):
+    network, remembered = forgets(settings=settings)
     original = ExpandableNetwork.commit
 
     def writes_back(self, growth):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from network_examples import NETWORKS, grown, make_task
@@ -14,6 +16,7 @@ from bocl.networks.stacked import Children
 from bocl.networks.trace import trace
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
+from paper_settings import PAPER_GROWTH
 
 # A step moves every weight, and ten of them are taken. Float32 is compared as the weights stand: the loss of a
 # padded batch is summed in another order, and steps amplify that.
@@ -68,7 +71,11 @@ def test_ten_steps_of_a_stack_are_ten_steps_of_each_child_alone_in_float32(name)
         assert_same_child(alone, 0, together, index, TOLERANCE[torch.float32])
 
 
-@pytest.mark.parametrize("settings", [GrowthSettings(wiring="forward"), GrowthSettings(attention=False)], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [replace(PAPER_GROWTH, wiring="forward"), replace(PAPER_GROWTH, attention=False), GrowthSettings()],
+    ids=str,
+)
 @pytest.mark.parametrize("name", ["mlp", "cnn", "residual, batch norm"])
 def test_every_wiring_trains_in_a_stack_as_alone(name, settings):
     network = grown(NETWORKS[name](), [(1,) * len(trace(NETWORKS[name]()).groups)], settings, torch.float64)
@@ -119,7 +126,7 @@ def test_padding_stays_exactly_zero_through_training(name, optimiser):
 
 
 def test_wider_bounds_pad_every_tensor_that_follows_widths():
-    network = grown(NETWORKS["cnn, batch norm"]())
+    network = grown(NETWORKS["cnn, batch norm"](), settings=PAPER_GROWTH)
     children = network.grow([(1, 0, 2)], 3, seeds=[0], pad_to=(5, 4, 3))
     shapes = {name: tuple(tensor.shape[1:]) for name, tensor in children.state.items()}
     assert shapes["layer/0/rows"] == (5, 2, 3, 3)

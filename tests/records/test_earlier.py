@@ -21,7 +21,7 @@ def test_settings_have_the_names_of_today():
     assert config["prior_trials"] == "memory.json"
     assert "memory" not in config
     assert config["fixed"] == {"widths": 4, "children": 1}, "one child, as was done before there was a choice"
-    assert config["search"] == OLD["search"], "what is not renamed stays, or the run could not be resumed"
+    assert config["search"] == {**OLD["search"], "halving": False}, "what is not renamed stays, or no run could resume"
 
 
 @pytest.mark.parametrize(

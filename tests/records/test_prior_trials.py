@@ -69,6 +69,17 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, change: object, named: str
         read_prior_trials(path, GROUPS)
 
 
+def test_children_of_the_same_widths_may_read_different_tasks(tmp_path: Path) -> None:
+    trials = tuple(Trial((0, 0), 0.5, 10, 0.5, reads=kind) for kind in ("first", "own", "near", "all"))
+    stopped = Trial((1, 0), math.nan, 20, math.nan, reads="first", rungs=(0.25, 0.5))
+    tasks = (Experience(math.nan, (0, 0), (*trials, stopped)),)
+    write_prior_trials(PriorTrials(1, tasks, GROUPS), tmp_path / "prior_trials.json")
+    assert repr(read_prior_trials(tmp_path / "prior_trials.json", GROUPS)) == repr(tasks)
+    twice = (Experience(0.1, (0, 0), (*trials, trials[0])),)
+    with pytest.raises(InputError, match=r"widths \(0, 0\) are there twice"):
+        check_experience(twice, 2, "prior_trials")
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"^prior_trials \S+prior_trials.json cannot be read: No such file or directory; `[^;]*$"

@@ -89,6 +89,20 @@ def test_a_whole_run_is_read():
     assert log.tasks[0].difficulty != log.tasks[0].difficulty
 
 
+def three_tasks(*reads):
+    """Return a run of three tasks that read these."""
+    start = {**START, "config": {**START["config"], "stream": {"tasks": 3}}}
+    tasks = [a_task(index) | ({} if read is None else {"reads": read}) for index, read in enumerate(reads)]
+    return [start, *(record for index, task in enumerate(tasks) for record in (a_round(index, 1), task))]
+
+
+def test_what_a_task_reads_is_all_earlier_ones_unless_it_says_so():
+    assert [task.reads_tasks for task in read_all(three_tasks(None, None, None)).tasks] == [(), (0,), (0, 1)]
+    assert [task.reads_tasks for task in read_all(three_tasks([], [], [1])).tasks] == [(), (), (1,)]
+    check_refused(three_tasks([], [0], [1]), lambda _: None, 7, "it reads (1,): task 2 without all that it reads")
+    check_refused(three_tasks(None, None, [1]), lambda _: None, 7, "task 2 without all that it reads")
+
+
 def without(place, name):
     """Return a change that takes one entry out of a record."""
 
@@ -177,6 +191,19 @@ CHANGES = [
     (put(4, "weights", "sha256", "no"), 5, "round.weights.sha256: expected a string of the form"),
     (put(5, "round", 1), 6, "it names round 1 of task 2, not round 2"),
     (put(5, "children_at_once", 0), 6, "out-of-memory.children_at_once is 0; it must be at least 1"),
+    (put(4, "reads", [[0], [0]]), 5, "its widths, seeds, fits and reads differ in number"),
+    (put(4, "reads", [[1]]), 5, "it reads (1,), which are not numbers of earlier tasks in order"),
+    (put(1, "reads", [[0]]), 2, "it reads (0,), which are not numbers of earlier tasks in order"),
+    (put(4, "reads", [[-1]]), 5, "it reads (-1,), which are not numbers of earlier tasks in order"),
+    (put(4, "reads", [[0, 0]]), 5, "it reads (0, 0), which are not numbers of earlier tasks in order"),
+    (put(4, "reads", [["0"]]), 5, "round.reads[0][0]"),
+    (put(7, "reads", [1]), 8, "it reads (1,), which are not numbers of earlier tasks in order"),
+    (put(7, "reads", 0), 8, "task.reads"),
+    (put(7, "trials", 0, "reads", "some"), 8, "task.trials[0].reads"),
+    (put(7, "limit", "money"), 8, "task.limit"),
+    (put(7, "widened", -1), 8, "task.widened is -1; it must be at least 0"),
+    (put(7, "bounds", [4]), 8, "do not fit 2 groups"),
+    (put(4, "fits", 0, "rungs", [1.5]), 5, "round.fits[0].rungs[0] is 1.5; it must be at most 1"),
     (moved(6, 4), 5, "round 2 of its task, not round 1"),
     (moved(2, 1), 3, "a round of task 1, not of task 2"),
     (moved(0, 1), 1, "the first record must be a start"),
@@ -195,6 +222,7 @@ def check_refused(whole, change, line, reason):
         read_all(records)
     assert str(told.value).startswith(f"journal.jsonl, line {line}: ")
     assert reason in str(told.value)
+    assert "\n" not in str(told.value)
 
 
 def a_pick(task, number):

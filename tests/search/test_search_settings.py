@@ -25,7 +25,6 @@ from bocl.search.settings import SearchSettings
         ({"round_size": 0}, r"search\.round_size is 0"),
         ({"bounds": -3}, r"search\.bounds is -3"),
         ({"bounds": ()}, r"search\.bounds is \(\); it must be an integer or a list with 1 or more entries"),
-        ({"bounds": None}, r"search\.bounds is None"),
         ({"bounds": 100_001}, r"search\.bounds is 100001; it must be at most 100000"),
         ({"bounds": [3, 10**30]}, r"search\.bounds\[1\] is 1000.*at most 100000"),
         ({"bounds": (4, -1)}, r"search\.bounds\[1\] is -1"),
@@ -39,18 +38,19 @@ def test_wrong_values_are_refused(wrong: dict[str, Any], named: str) -> None:
 
 def test_the_least_values_are_accepted() -> None:
     settings = SearchSettings(kind="random", trials=1, patience=1, warm_points=0, bounds=0, round_size=1)
-    assert settings.bounds_for(2) == (0, 0)
+    assert settings.bounds_for((4, 4)) == (0, 0)
 
 
 def test_bounds_per_group() -> None:
-    assert SearchSettings(bounds=7).bounds_for(3) == (7, 7, 7)
-    assert SearchSettings(bounds=(1, 0, 5)).bounds_for(3) == (1, 0, 5)
+    assert SearchSettings().bounds_for((4, 5, 6)) == (4, 5, 6), "as many as the base network has"
+    assert SearchSettings(bounds=7).bounds_for((4, 5, 6)) == (7, 7, 7)
+    assert SearchSettings(bounds=(1, 0, 5)).bounds_for((4, 5, 6)) == (1, 0, 5)
     with pytest.raises(ConfigError, match=r"2 entries \(1, 2\).*3 hidden groups"):
-        SearchSettings(bounds=(1, 2)).bounds_for(3)
+        SearchSettings(bounds=(1, 2)).bounds_for((4, 5, 6))
     with pytest.raises(ConfigError, match=r"1 entry \(1,\), but the network has 2 hidden groups"):
-        SearchSettings(bounds=(1,)).bounds_for(2)
+        SearchSettings(bounds=(1,)).bounds_for((4, 5))
     with pytest.raises(ConfigError, match=r"2 entries \(1, 2\), but the network has 1 hidden group; "):
-        SearchSettings(bounds=(1, 2)).bounds_for(1)
+        SearchSettings(bounds=(1, 2)).bounds_for((4,))
 
 
 def test_lists_and_numpy_integers_are_taken_as_python_holds_them() -> None:

@@ -220,7 +220,7 @@ def of_runs(method: str, most: int, place: Path, *, finish: Callable[[Path], Non
     _run(donor)
     readers = {"show": show, "audit": audit, "load": load_it, "pareto": pareto, "report": report, "trials": trials}
     tried = [trial for trial in summarise(whole).tasks[-1].trials if not trial.failed]
-    others = [trial.widths for trial in tried if trial.widths != summarise(whole).tasks[-1].widths]
+    others = [trial.widths for trial in tried if not trial.failed and trial.widths != summarise(whole).tasks[-1].widths]
     writers = {
         "pick": partial(pick, widths=others[0] if others else None),
         "run": partial(run_again, settings=SETTINGS),
@@ -246,7 +246,7 @@ def pick_after_all(folder: Path) -> None:
     """Run to the end, then pick another child for the last task."""
     _run(folder)
     last = summarise(folder).tasks[-1]
-    widths = next(trial.widths for trial in last.trials if trial.widths != last.widths)
+    widths = next(trial.widths for trial in last.trials if not trial.failed and trial.widths != last.widths)
     check(pick(folder, widths).code == 0, "the pick fails")
 
 

@@ -204,7 +204,7 @@ def ready_to_pick(place: Path) -> tuple[Path, Widths, Work, Callable[[], None]]:
     """Return a run's folder, the widths of another child of its second task, what picks it, and what begins again."""
     two_tasks, folder = stopped_after(2, place / "two tasks"), place / "case" / "bocl-seed0"
     task = summarise(two_tasks).tasks[-1]
-    widths = next(trial.widths for trial in task.trials if trial.widths != task.widths)
+    widths = next(trial.widths for trial in task.trials if not trial.failed and trial.widths != task.widths)
 
     def begin_again() -> None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -21,6 +21,7 @@ from bocl.methods.fixed import Fixed
 from bocl.networks.architectures import mlp
 from bocl.networks.attention import NAMES
 from bocl.networks.compact import CompactNetwork
+from bocl.networks.growth import PAPERS_WAY
 from bocl.tasks.arrays import from_arrays
 from bocl.tasks.task import Task
 from bocl.training.recipe import Recipe
@@ -61,7 +62,8 @@ def measure_predictions(
     """
     rows: list[PredictionRow] = []
     for kind in ("float32", "uint8"):
-        learner = Fixed(mlp(INPUTS, HIDDEN), recipe=Recipe("sgd", 0.05, batch_size=64, epochs=1), device=device)
+        recipe = Recipe("sgd", 0.05, batch_size=64, epochs=1)
+        learner = Fixed(mlp(INPUTS, HIDDEN), growth=PAPERS_WAY, recipe=recipe, device=device)
         for count, task in enumerate(_tasks(kind), start=1):
             learner.learn(task)
             for number in {1: (0,), TASKS: (0, TASKS - 1)}.get(count, ()):

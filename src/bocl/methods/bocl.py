@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -118,7 +119,8 @@ class BOCL(GrowingLearner):
         tolerance = self.goal.tolerance if self.goal.target is None and alpha is None else None
         budget = task_budget(self.network, self.goal, tasks=self._tasks_left)
         if tolerance is not None and self.goal.budget is None:  # no task costs more than a network of its own
-            own = own_parameters(self.network, data.classes)
+            least = int(space.parameters(np.zeros((1, len(space.bounds(self.graph.widths))), dtype=np.int64))[0])
+            own = max(own_parameters(self.network, data.classes), least)  # to read may cost more even if nothing grows
             budget = own if budget is None else min(budget, own)
         problem = Problem(
             space.bounds(self.search.bounds_for(self.graph.widths)),

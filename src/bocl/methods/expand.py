@@ -73,7 +73,7 @@ def expand(
     if "first" not in problem.choices and problem.choices:
         zero = candidates.space.point((1,) * problem.groups, problem.choices[0])  # the smallest network of its own
     own = candidates.own_network(problem)
-    given = [zero, *own] if difficulty else own or [zero]
+    given = list(dict.fromkeys([zero, *own])) if difficulty else own or [zero]  # the two may be the same
     if difficulty:
         fresh = candidates.train_base("difficulty")
         reused, *_ = told = candidates.train("difficulty", given)

@@ -8,7 +8,7 @@ process; a run puts one around it that keeps every round on disk (``experiment/r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -269,12 +269,9 @@ class _RoundInTraining:
             self._waiting[places] = training
             return fits
 
-        fits = {
-            place: fit
-            for part in parts
-            for places, of_part in self._together_or_alone(part, advanced)
-            for place, fit in zip(places, of_part, strict=True)
-        }
+        fits: dict[int, Fit] = {}
+        for part in parts:
+            self._together_or_alone(part, advanced, lambda places, found: fits.update(zip(places, found, strict=True)))
         for place, fit in fits.items():
             if math.isnan(fit.accuracy):
                 self._end(place, fit, NOT_FINITE)
@@ -302,18 +299,23 @@ class _RoundInTraining:
             children = _grow(self._asked, self._network, places)
             return children, train(children, [self._data], self._asked.recipe, **self._options)
 
-        for part in parts:
-            for places, (children, fits) in self._together_or_alone(part, finished):
-                for at, (place, fit) in enumerate(zip(places, fits, strict=True)):
-                    if math.isnan(fit.accuracy):
-                        self._end(place, fit, NOT_FINITE)
-                    else:
-                        self.ended[place] = TrainedChild(children.growth(at), fit, rungs=self._rungs[place])
+        def end(places: Places, trained: tuple[Children, list[Fit]]) -> None:
+            children, fits = trained
+            for at, (place, fit) in enumerate(zip(places, fits, strict=True)):
+                if math.isnan(fit.accuracy):
+                    self._end(place, fit, NOT_FINITE)
+                else:
+                    self.ended[place] = TrainedChild(children.growth(at), fit, rungs=self._rungs[place])
 
-    def _together_or_alone(self, part: Places, work: Callable[[Places], Result]) -> Iterator[tuple[Places, Result]]:
+        for part in parts:
+            self._together_or_alone(part, finished, end)
+
+    def _together_or_alone(
+        self, part: Places, work: Callable[[Places], Result], take: Callable[[Places, Result], None]
+    ) -> None:
         """Do some work for children together. If that raises, do it for each by itself, to see which it was.
 
-        Yields places and what the work returned for them. A child that raises by itself has ended.
+        take  is called with places and what the work returned for them. A child that raises by itself has ended.
         """
         try:
             result = work(part)
@@ -324,11 +326,11 @@ class _RoundInTraining:
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())
         else:
-            yield part, result
+            take(part, result)
             return
         if len(part) > 1:
             for place in part:
-                yield from self._together_or_alone((place,), work)
+                self._together_or_alone((place,), work, take)
         else:
             self._end(part[0], Fit(math.nan, math.nan, 0, Effort()), reason)
 

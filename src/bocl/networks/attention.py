@@ -41,7 +41,8 @@ def features_and_gates(x: Tensor, weights: Mapping[str, Tensor], prefix: str) ->
     if f"{prefix}/{UNIT}" in weights:
         beta = _unit_gates(weights, prefix)
         lead, channels = beta.shape[:-2], beta.shape[-1]
-        return x.reshape(*lead, x.shape[len(lead)], channels, -1), beta
+        columns = prod(x.shape[len(lead) + 1 :]) // channels  # not -1: there may be no samples
+        return x.reshape(*lead, x.shape[len(lead)], channels, columns), beta
     w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
     lead, channels = w_c.shape[:-2], w_c.shape[-1]
     columns = prod(x.shape[len(lead) + 1 :]) // channels

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -85,6 +85,8 @@ class Children:
         self._corners = [{name: tuple(t.shape) for name, t in growth.tensors.items()} for growth in growths]
         self.parameters: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
+        if any(name.endswith(f"/{UNIT}") and shape != (0,) for child in self._corners for name, shape in child.items()):
+            settings = replace(settings, gate_share=1.0)  # room for gates, even where a child of pad_to had none
         padded = GrowthSpace(graph, self.before, self._classes[0], settings).shapes(self.pad_to)
         for name, first in growths[0].tensors.items():  # numbered heads are in no growth's shapes
             stacked = _stack([growth.tensors[name] for growth in growths], padded.get(name, first.shape)).to(device)

@@ -40,12 +40,19 @@ def upgrade_config(config: Mapping[str, Any]) -> dict[str, Any]:
     config = _renamed(config, "memory", "prior_trials")
     if isinstance(fixed := config.get("fixed"), Mapping):
         config["fixed"] = {"children": 1, **fixed}
-    for section, older in _OTHERS.items():
-        if isinstance(given := config.get(section), Mapping):
-            config[section] = {**older, **given}
+    config = with_only_ways(config)
     if isinstance(stream := config.get("stream"), Mapping):
         config["stream"] = {**_STREAM, **stream}
     return config
+
+
+def with_only_ways(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by section, of a run or a model, with what there was no choice of when they were written."""
+    found = dict(settings)
+    for section, older in _OTHERS.items():
+        if isinstance(given := found.get(section), Mapping):
+            found[section] = {**older, **given}
+    return found
 
 
 def trained_one_by_one(config: Mapping[str, Any]) -> bool:

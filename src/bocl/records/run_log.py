@@ -215,7 +215,7 @@ class RunLog:
         same = same and len(entry.reads) in (0, len(entry.widths))
         _require(same, "its widths, seeds, fits and reads differ in number")
         for reads in entry.reads:
-            _check_reads(reads, entry.task)
+            self._check_reads(reads, entry.task)
         for widths in entry.widths:
             self._check_widths(widths)
         for fit in entry.fits:
@@ -232,9 +232,10 @@ class RunLog:
         self._check_sizes(entry, index)
         for number, _ in entry.bests:
             _require(0 <= number < len(entry.trials), f"trial {number} is among the best of {len(entry.trials)}")
-        for widths in (entry.widths, *(trial.widths for trial in entry.trials), *entry.units.values()):
+        bounds = [entry.bounds] if entry.bounds else []
+        for widths in (entry.widths, *bounds, *(trial.widths for trial in entry.trials), *entry.units.values()):
             self._check_widths(widths)
-        _check_reads(entry.reads_tasks, index)
+        self._check_reads(entry.reads_tasks, index)
         _check_proof(proof, index)
         self.tasks.append(entry)
         self.proofs.append(proof)
@@ -249,7 +250,7 @@ class RunLog:
         trained = [trial.widths for trial in self.tasks[-1].trials if not trial.failed]
         _require(entry.widths in trained, f"no child of task {index + 1} has the widths {entry.widths}")
         self._check_sizes(entry, index)
-        _check_reads(entry.reads or (), index)
+        self._check_reads(entry.reads or (), index)
         _check_proof(proof, index, number)
         changed = {name: value for name, value in vars(entry).items() if name not in ("task", "number")}
         self.tasks[-1] = replace(self.tasks[-1], **changed)
@@ -273,6 +274,13 @@ class RunLog:
         for layer, gates in entry.attention.items():
             _require(len(gates) == index + 1, f"{layer} has {len(gates)} mean gates, not {index + 1}")
 
+    def _check_reads(self, reads: tuple[int, ...], task: int) -> None:
+        fits = list(reads) == sorted(set(reads)) and all(0 <= other < task for other in reads)
+        _require(fits, f"it reads {reads}, which are not numbers of earlier tasks in order")
+        for other in reads:
+            whole = set(self.tasks[other].reads_tasks) <= set(reads)
+            _require(whole, f"it reads {reads}: task {other + 1} without all that it reads")
+
     def _check_widths(self, widths: Widths) -> None:
         groups = len(self.starts[0].groups)
         _require(len(widths) == groups and min(widths) >= 0, f"widths {widths} do not fit {groups} groups")
@@ -293,11 +301,6 @@ def check_checkpoint(folder: Path, log: RunLog) -> None:
 def _check_proof(proof: Proof, index: int, pick: int = 0) -> None:
     _check_file(proof.canaries, canaries_place(index, pick))
     _check_file(proof.checkpoint, f"{checkpoint_place(index, pick)}/model.json")
-
-
-def _check_reads(reads: tuple[int, ...], task: int) -> None:
-    fits = list(reads) == sorted(set(reads)) and all(0 <= other < task for other in reads)
-    _require(fits, f"it reads {reads}, which are not numbers of earlier tasks in order")
 
 
 def _check_file(stored: StoredFile, place: str) -> None:

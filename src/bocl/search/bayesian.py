@@ -252,7 +252,8 @@ def _shrunk(points: IntArray, problem: Problem) -> IntArray:
         if problem.choices:
             scaled[:, -1] = points[:, -1]
             own = np.array([kind == "own" for kind in problem.choices])[points[:, -1]]
-            scaled[own, :-1] = np.maximum(scaled[own, :-1], 1)  # a network of its own has units in every group
+            # A network of its own has units in every group; where one cannot have any, there is none to ask for.
+            scaled[own, :-1] = np.maximum(scaled[own, :-1], np.minimum(problem.bounds[:-1], 1))
         return scaled
 
     for _ in range(points.max(initial=1).item().bit_length() + 1):

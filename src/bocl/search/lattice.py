@@ -72,8 +72,12 @@ def listed(bounds: Widths, allowed: Allowed, start: Widths = ()) -> Iterator[Wid
         yield from listed(bounds, allowed, (*start, width))
 
 
-def random_untried(bounds: Widths, taken: Set[Widths], seed: int, allowed: Allowed) -> Widths:
+def random_untried(
+    bounds: Widths, taken: Set[Widths], seed: int, allowed: Allowed, every: Callable[[], Iterator[Widths]] | None = None
+) -> Widths:
     """Return a random allowed point that is not in ``taken``; at least one must be left.
+
+    every  makes a list of all allowed points, where ``listed`` does not do so
 
     It is drawn uniformly from the box until a point is allowed. If so little of the box is allowed that this fails, a
     point is drawn group by group, in random order, each uniformly from what the budget leaves it. If more than half of
@@ -92,7 +96,8 @@ def random_untried(bounds: Widths, taken: Set[Widths], seed: int, allowed: Allow
             point = tuple(row[0].tolist())
             if point not in taken and _is_allowed(point, allowed):
                 return point
-    free = (point for point in listed(bounds, allowed) if point not in taken)
+    points = listed(bounds, allowed) if every is None else every()
+    free = (point for point in points if point not in taken)
     some = list(itertools.islice(free, 2 * len(taken) + 1))
     return some[int(generator.integers(len(some)))]
 
@@ -104,7 +109,7 @@ def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths], allowed:
     the centre are looked at in turn, so the work grows with the number of points taken, not with the box.
     """
     if not _is_allowed(centre, allowed):
-        k = largest(max(centre), lambda k: _is_allowed(scaled(centre, k), allowed))
+        k = largest(max(centre), lambda k: _is_allowed(scaled(centre, k), allowed)) if any(centre) else -1
         if k < 0:
             return []
         centre = scaled(centre, k)
@@ -123,7 +128,8 @@ def nearest_untried(centre: Widths, bounds: Widths, taken: Set[Widths], allowed:
 def nearest_of(points: Sequence[Widths], centre: Widths) -> list[Widths]:
     """Return the points at the least distance Σ |z_i - centre_i|."""
     distances = [sum(abs(a - b) for a, b in zip(point, centre, strict=True)) for point in points]
-    return [point for point, far in zip(points, distances, strict=True) if far == min(distances)]
+    least = min(distances, default=0)
+    return [point for point, far in zip(points, distances, strict=True) if far == least]
 
 
 def _neighbours(point: Widths, bounds: Widths) -> Iterator[Widths]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from bocl.errors import InputError, WorkError
 from bocl.records.record import Trial
 from bocl.search.lattice import lies_in, listed, nearest_of, nearest_untried, random_untried
-from bocl.search.problem import Problem
+from bocl.search.problem import BoolArray, IntArray, Problem
 from bocl.search.settings import SearchSettings
 from bocl.search.stopping import trials_left
 from bocl.seeding import seed_for
@@ -40,7 +41,7 @@ class Ledger:
         self.candidates: dict[Widths, None] | None = None  # a dict keeps its order and is searched quickly
         if problem.candidates is not None:
             self.candidates = dict.fromkeys(self._allowed(sorted(set(problem.candidates))))
-        self._points = listed(problem.bounds, problem.allowed) if self.candidates is None else iter(self.candidates)
+        self._points = self._all_points() if self.candidates is None else iter(self.candidates)
         self._listed: list[Widths] = []  # as many of them as were needed to see that enough are left
 
     @property
@@ -82,9 +83,13 @@ class Ledger:
 
     def nearest(self, centre: Widths) -> list[Widths]:
         """Return the points that may be handed out at the least distance Σ |z_i - centre_i|; [] when none is left."""
-        if self.candidates is None:
-            return nearest_untried(centre, self.problem.bounds, self.taken, self.problem.allowed)
-        return nearest_of(self.free([*self.candidates]), centre)
+        if self.candidates is not None:
+            return nearest_of(self.free([*self.candidates]), centre)
+        found: list[Widths] = []
+        for box in _boxes(self.problem):
+            taken = {point for point in map(box.inside, self.taken) if point is not None}
+            found += map(box.point, nearest_untried(box.nearest(centre), box.bounds, taken, box.allowed))
+        return nearest_of(found, centre)
 
     def hand_out(self, widths: Widths) -> Widths:
         """Record that widths are being trained, and return them."""
@@ -96,7 +101,8 @@ class Ledger:
         """Hand out a random untried point; there must be one. It depends on the seed and the number of the trial."""
         seed = seed_for(self.problem.seed, "random point", self.started)
         if self.candidates is None:
-            return self.hand_out(random_untried(self.problem.bounds, self.taken, seed, self.problem.allowed))
+            problem = self.problem
+            return self.hand_out(random_untried(problem.bounds, self.taken, seed, problem.allowed, self._all_points))
         free = self.free([*self.candidates])
         return self.hand_out(free[int(np.random.default_rng(seed).integers(len(free)))])
 
@@ -124,10 +130,55 @@ class Ledger:
             raise WorkError(f"there is no best child: {reason}; tell a trial with a finite accuracy first")
         return min(self.succeeded, key=lambda trial: (-trial.reward, trial.parameters, trial.widths)).widths
 
+    def _all_points(self) -> Iterator[Widths]:
+        """Return all points that the budget allows."""
+        return (box.point(inner) for box in _boxes(self.problem) for inner in listed(box.bounds, box.allowed))
+
     def _allowed(self, points: Sequence[Widths]) -> list[Widths]:
         """Return the points that the budget allows."""
         rows = np.array(points, dtype=np.int64).reshape(-1, len(self.problem.bounds))
         return [point for point, allowed in zip(points, self.problem.allowed(rows), strict=True) if allowed]
+
+
+@dataclass(frozen=True)
+class _Box:
+    """The points of one choice, as a box that begins at 0 and in which every point below an allowed one is allowed.
+
+    least   of every width: 1 in a network of the task's own
+    choice  the last entry of its points; none where there is nothing to choose
+    """
+
+    problem: Problem
+    least: int
+    choice: Widths
+
+    @property
+    def bounds(self) -> Widths:
+        return tuple(bound - self.least for bound in self.problem.bounds[: self.problem.groups])
+
+    def point(self, inner: Widths) -> Widths:
+        return (*(width + self.least for width in inner), *self.choice)
+
+    def inside(self, point: Widths) -> Widths | None:
+        """Return a point as it is in here; None if it is of another choice."""
+        widths, choice = point[: self.problem.groups], point[self.problem.groups :]
+        return tuple(width - self.least for width in widths) if choice == self.choice else None
+
+    def nearest(self, point: Widths) -> Widths:
+        """Return the point in here that is nearest to any point."""
+        return tuple(max(width - self.least, 0) for width in point[: self.problem.groups])
+
+    def allowed(self, inner: IntArray) -> BoolArray:
+        rest = np.tile(np.array(self.choice, dtype=np.int64), (len(inner), 1))
+        return self.problem.allowed(np.concatenate([inner + self.least, rest], axis=1))
+
+
+def _boxes(problem: Problem) -> list[_Box]:
+    """Return the boxes that a problem's points make: one for every choice."""
+    if not problem.choices:
+        return [_Box(problem, 0, ())]
+    boxes = [_Box(problem, int(kind == "own"), (number,)) for number, kind in enumerate(problem.choices)]
+    return [box for box in boxes if min(box.bounds) >= 0]
 
 
 class LedgerSearch:
