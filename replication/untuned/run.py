@@ -25,7 +25,7 @@ from bocl.experiment.workers import run_jobs
 from bocl.records.interrupts import stopping_on_terminate
 
 HERE = Path(__file__).parent
-STUDY, PRESETS = HERE / "study.toml", HERE / "presets"
+STUDY, READING, PRESETS = HERE / "study.toml", HERE / "reading.toml", HERE / "presets"
 
 
 def run_study(

@@ -21,7 +21,7 @@ from bocl.report.systems import Spread
 from bocl.wording import counted, points
 from replication.records import name_of, preset_of
 from replication.tables import filled
-from replication.untuned.run import STUDY
+from replication.untuned.run import READING, STUDY
 from replication.untuned.streams import STREAMS
 
 PAGE = Path(__file__).parent / "README.md"
@@ -184,6 +184,34 @@ def many_table(runs: Runs) -> str:
     return "\n".join([*lines, *(["", f"Times are of {told}."] if told else [])])
 
 
+def reading_table(runs: Runs) -> str:
+    """Return accuracy and size with and without choosing what to read, in pairs of a goal and a seed."""
+    lines = [
+        "| stream | tolerance | pairs | reads all | chooses | less | parameters: reads all | chooses | less |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    study = load_study(str(READING))
+    for stream in study.on:
+        for goal in dict.fromkeys(entry.title.rpartition("-")[2] for entry in study.run):
+            everything, chosen = (runs.get((stream, f"{way}-{goal}"), {}) for way in ("all", "choose"))
+            pairs = [(everything[seed], chosen[seed]) for seed in sorted(everything.keys() & chosen.keys())]
+            if not pairs:
+                continue
+            before, after = zip(*pairs, strict=True)
+            gains = Spread.of([_accuracy(new) - _accuracy(old) for old, new in pairs])
+            sizes = [fmean(map(_stored, side)) for side in (before, after)]
+            cells = [
+                f"{float(goal) / 10:.1f} points",
+                str(len(pairs)),
+                *(percent_with_sd(Spread.of([_accuracy(run) for run in side])) for side in (before, after)),
+                _signed(gains),
+                *(f"{size:,.0f}" for size in sizes),
+                f"{sizes[1] / sizes[0] - 1:+.0%}",
+            ]
+            lines.append(f"| {stream} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _usual(by_seed: dict[int, RunSummary], part: slice, of: Callable[[TaskRecord], float]) -> float:
     """Return the median over some tasks of all seeds."""
     return median(of(task) for run in by_seed.values() for task in run.tasks[part])
@@ -214,6 +242,7 @@ def all_runs() -> Runs:
 TABLES: dict[str, Callable[[], str]] = {
     "untuned": lambda: streams_table(all_runs()),
     "untuned-many": lambda: many_table(all_runs()),
+    "reading": lambda: reading_table(all_runs()),
 }
 
 
