@@ -56,24 +56,12 @@ def going_on(accuracies: Mapping[int, float], halving: Halving, keep: int) -> li
 
 
 def ranked(accuracies: Mapping[int, float], sizes: Sequence[int]) -> list[int]:
-    """Return places, best first: by Pareto layers of accuracy and size, and by accuracy within a layer.
+    """Return places, best first: the most accurate; among equals fewer parameters first, then lower places.
 
-    The first layer are the children that no other beats: none is as accurate and smaller, nor more accurate and no
-    larger. The next layer are those that no other beats once the layers before are taken away. Among equals come
-    fewer parameters first, then lower places.
+    Size does not count beyond that. Ranked by what a goal makes of both, or by Pareto fronts, small children that are
+    only small take the places of those that would win in the end.
     """
-
-    def beats(one: int, other: int) -> bool:
-        left, right = (accuracies[one], -sizes[one]), (accuracies[other], -sizes[other])
-        return left != right and left[0] >= right[0] and left[1] >= right[1]
-
-    order: list[int] = []
-    left = sorted(accuracies, key=lambda place: (-accuracies[place], sizes[place], place))
-    while left:
-        layer = [place for place in left if not any(beats(other, place) for other in left)]
-        order += layer
-        left = [place for place in left if place not in layer]
-    return order
+    return sorted(accuracies, key=lambda place: (-accuracies[place], sizes[place], place))
 
 
 def _divided(number: int, by: int) -> int:
