@@ -14,6 +14,7 @@ import numpy as np
 import own_tasks
 import pytest
 import torch
+from experiment_examples import another_child
 from own_tasks import COLUMNS, KINDS, NAMES, SETTINGS, samples, write_csv, write_task
 from typer.testing import CliRunner
 
@@ -111,7 +112,7 @@ def test_an_own_stream_is_stopped_resumed_to_the_same_bits_and_goes_through_ever
     assert not found.left_out
     command("report", folder, "-o", tmp_path / "page.html")
     command("trials", folder, "-o", tmp_path / "trials.json")
-    other = next(trial for trial in records[-1].trials if not trial.failed and trial.widths != records[-1].widths)
+    other = another_child(records[-1])
     command("pick", folder, "--widths", ",".join(map(str, other.widths)), *trust)
     assert summarise(folder).tasks[-1].widths == other.widths
     command("audit", folder, *trust)
@@ -315,7 +316,7 @@ class TestRefused:
         found = audit(tmp_path / "run")
         assert found.left_out == "the stream is code, which --trust lets run"
         record = summarise(tmp_path / "run").tasks[-1]
-        other = next(trial.widths for trial in record.trials if not trial.failed and trial.widths != record.widths)
+        other = another_child(record).widths
         with pytest.raises(InputError, match="but the stream is code, which --trust lets run"):
             pick(tmp_path / "run", other)
 
@@ -327,8 +328,8 @@ def test_a_pick_needs_the_data_of_its_own_task_only(tmp_path):
         shutil.copy(write_task(tmp_path / "data", number, "csv"), tmp_path / "month.csv")  # written anew every month
         opened.learn_file(tmp_path / "month.csv", name=NAMES[number])
     last = opened.records[-1]
-    other = next(trial.widths for trial in last.trials if not trial.failed and trial.widths != last.widths)
-    assert pick(tmp_path / "run", other).after.row[0] == last.row[0]
+    other = next(trial for trial in last.trials if not trial.failed and trial.widths != last.widths)
+    assert pick(tmp_path / "run", other.widths, reads=other.reads).after.row[0] == last.row[0]
 
 
 class TestOpen:

