@@ -1,7 +1,8 @@
-"""BOCL (the paper's Algorithm 1): grow for every task as much as a Bayesian search finds worth its price.
+"""BOCL (the paper's Algorithm 1): grow for every task as much as a Bayesian search finds worth it.
 
-The first task trains the whole base network. Every later task freezes what is there, searches how many units to add to
-each hidden group, gates what it reads with its own attention, and has its own head.
+Every task freezes what is there, searches what to read of it and how many units to add to each hidden group, gates what
+it reads, and has its own head. The first task has nothing to read: its network is the base network or, with the
+tolerance as goal, as much of it as the search finds worth it.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class BOCL(GrowingLearner):
         self.searcher = _callable(searcher)
         self.prior_trials = tuple(checked("prior_trials", task, Experience) for task in prior_trials)
         check_experience(self.prior_trials, len(self.graph.groups), "prior_trials")
-        self.history: list[Experience] = []  # what the search of every task but the first tried
+        self.history: list[Experience] = []  # what the search of every task that was searched tried
         search.bounds_for(self.graph.widths)  # refuse bounds that do not fit now, not at the second task
 
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
@@ -117,7 +118,8 @@ class BOCL(GrowingLearner):
         cost = growth_cost(space, self.reward)
         alpha = self.reward.alpha
         tolerance = self.goal.tolerance if self.goal.target is None and alpha is None else None
-        budget = task_budget(self.network, self.goal, tasks=self._tasks_left)
+        # What is left of a total budget is shared out after the first task.
+        budget = task_budget(self.network, self.goal, tasks=self._tasks_left) if self.seen else None
         if tolerance is not None and self.goal.budget is None:  # no task costs more than a network of its own
             least = int(space.parameters(np.zeros((1, len(space.bounds(self.graph.widths))), dtype=np.int64))[0])
             own = max(own_parameters(self.network, data.classes), least)  # to read may cost more even if nothing grows
@@ -135,11 +137,13 @@ class BOCL(GrowingLearner):
         )
         halving = self.search.halving
         candidates = Candidates(self.network, data, problem, space, cost, rounds, trainer, callback, halving=halving)
-        if not self.seen:
+        # In the paper's way the first task has the whole base network, and so it has where that is out of bounds.
+        searched = self.growth.reads == "choose" and tolerance is not None and candidates.own_network(problem)
+        if not self.seen and not searched:
             base = candidates.train_base("base")
             check_trained(base.fit.accuracy, data.name, base.failure)
             return Expansion(base.growth, effort=base.fit.effort)
-        difficulty = wants_difficulty(self.searcher, self.search)
+        difficulty = bool(self.seen) and wants_difficulty(self.searcher, self.search)
         return expand(candidates, problem, self.search, self.searcher, difficulty=difficulty)
 
     def check_budget(self, classes: int) -> None:
@@ -165,9 +169,10 @@ class BOCL(GrowingLearner):
         super()._check_kept(kept, seen)
         history = self._experience(kept.facts, "history")
         self._experience(kept.facts, "prior_trials")
-        wanted = max(len(seen) - 1, 0) if self.remembers else 0
-        if len(history) != wanted:
-            raise NetworkError(f"facts.history has {len(history)} entries; {len(seen)} tasks leave {wanted}")
+        wanted = {len(seen), max(len(seen) - 1, 0)} if self.remembers else {0}  # the first may not have been searched
+        if len(history) not in wanted:
+            leave = " or ".join(map(str, sorted(wanted)))
+            raise NetworkError(f"facts.history has {len(history)} entries; {len(seen)} tasks leave {leave}")
 
     def _restore_kept(self, kept: State, /) -> None:
         self.history = list(self._experience(kept.facts, "history"))

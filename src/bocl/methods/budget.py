@@ -118,5 +118,8 @@ def _least(network: ExpandableNetwork, classes: int) -> int:
     graph, reads = network.graph, network.settings.reads
     if reads == "own":
         return int(GrowthSpace.first(graph, classes).count_all((1,) * len(graph.groups)))
-    widths = network.widths() if network.tasks and reads == "all" else graph.widths  # the first task's are the base's
+    if network.tasks:
+        widths = network.widths() if reads == "all" else network.widths((0,))
+    else:
+        widths = graph.widths  # of the first task, at most
     return int(GrowthSpace(graph, widths, classes, network.settings).count_all(graph.no_units))

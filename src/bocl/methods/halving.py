@@ -28,14 +28,14 @@ class Halving:
 def halving_for(epochs: int, count: int, sizes: Sequence[int], spared: Sequence[int] = ()) -> Halving | None:
     """Return the halving of a round of ``count`` children; None where it would stop nobody or know too little.
 
-    After a quarter of the epochs half of the children go on, after half of them a third, both rounded up. At least two
-    go on, and at least one besides those that are spared, so that there is something to compare in the end.
+    After a quarter of the epochs a third of the children go on, after half of them a quarter, both rounded up. At least
+    two go on, and at least one besides those that are spared, so that there is something to compare in the end.
     """
     if epochs < FEWEST_EPOCHS or count < FEWEST_CHILDREN:
         return None
     fewest, going = max(2, len(spared) + 1), count
     rungs, keep = [], []
-    for rung, share in ((_divided(epochs, 4), 2), (_divided(epochs, 2), 3)):
+    for rung, share in ((_divided(epochs, 4), 3), (_divided(epochs, 2), 4)):
         staying = max(fewest, _divided(count, share))
         if staying < going:
             rungs.append(rung)

@@ -110,6 +110,8 @@ class StampedNetwork:
                 f"facts.units has {len(added)} entries, not one for each of the {len(classes)} tasks seen"
             )
         check_growths(self.graph, {f"facts.units[{task}]": units for task, units in enumerate(added)})
+        if added and added[0] != self.graph.widths:
+            raise NetworkError(f"facts.units[0] is {added[0]}; the base network has {self.graph.widths}")
         found: Shapes = {}
         for task, count in enumerate(classes):
             widths = self.graph.total(added[: task + 1])
