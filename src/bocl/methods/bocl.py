@@ -137,9 +137,8 @@ class BOCL(GrowingLearner):
         )
         halving = self.search.halving
         candidates = Candidates(self.network, data, problem, space, cost, rounds, trainer, callback, halving=halving)
-        # In the paper's way the first task has the whole base network, and so it has where that is out of bounds.
-        searched = self.growth.reads == "choose" and tolerance is not None and candidates.own_network(problem)
-        if not self.seen and not searched:
+        # Without a tolerance the first task has the whole base network, and so it has where that is out of bounds.
+        if not self.seen and (tolerance is None or not candidates.own_network(problem)):
             base = candidates.train_base("base")
             check_trained(base.fit.accuracy, data.name, base.failure)
             return Expansion(base.growth, effort=base.fit.effort)

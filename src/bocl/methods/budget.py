@@ -118,8 +118,6 @@ def _least(network: ExpandableNetwork, classes: int) -> int:
     graph, reads = network.graph, network.settings.reads
     if reads == "own":
         return int(GrowthSpace.first(graph, classes).count_all((1,) * len(graph.groups)))
-    if network.tasks:
-        widths = network.widths() if reads == "all" else network.widths((0,))
-    else:
-        widths = graph.widths  # of the first task, at most
+    read = None if reads == "all" else (0,)
+    widths = network.widths(read) if network.tasks else graph.widths  # of the first task, at most
     return int(GrowthSpace(graph, widths, classes, network.settings).count_all(graph.no_units))
