@@ -542,7 +542,7 @@ def test_a_run_without_an_end_is_begun_with_a_tolerance(bocl):
         file.write("a,label\n" + "".join(f"{number % 2 + number / 100},{number % 2}\n" for number in range(60)))
     words = ("learn", "run", "spring.csv", "--set", "recipe.epochs=20", "--tolerance")
     assert bocl(*words, 0.1)[0] == 0
-    assert bocl(*words, 0.1, "--name", "summer", "--set", "search.trials=20")[0] == 0
+    assert bocl(*words, 0.1, "--name", "summer", "--set", "search.trials=5")[0] == 0
     code, _, err = bocl(*words, 0.2, "--name", "autumn")
     assert code == 2
     assert err == "bocl: run was begun with other settings than goal.tolerance=0.2; leave them out\n"

@@ -178,20 +178,23 @@ def test_another_child_can_be_picked_whatever_it_reads(finished, tmp_path):
 
 def test_a_round_that_reads_something_else_is_refused(tmp_path, stop_before):
     config = ours("stream.tasks=2")
-    stop_before(2)
+    run(config, tmp_path / "whole")
+    first = sum(record["kind"] == "round" and record["task"] == 0 for record in read(tmp_path / "whole" / JOURNAL))
+    stop_before(first + 1)  # in the second task, after its first round
+    part = tmp_path / "part"
     with pytest.raises(Stopped):
-        run(config, tmp_path)
+        run(config, part)
     stop_before(-1)
-    lines, head, changed = [], "0" * 64, read(tmp_path / JOURNAL)
+    lines, head, changed = [], "0" * 64, read(part / JOURNAL)
     assert changed[-1]["kind"] == "round"
     assert [] in changed[-1]["reads"]
     changed[-1]["reads"] = [[0]] * len(changed[-1]["reads"])
     for record in changed:
         line, head = encode(record, head)
         lines.append(line)
-    (tmp_path / JOURNAL).write_bytes(b"".join(lines))
+    (part / JOURNAL).write_bytes(b"".join(lines))
     with pytest.raises(FolderError, match="round 1 of task 2 was trained with the tasks to read") as told:
-        run(config, tmp_path)
+        run(config, part)
     assert "\n" not in str(told.value)
 
 

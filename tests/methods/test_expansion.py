@@ -111,9 +111,10 @@ FIRST = GrowthSettings("first")
 
 
 def limited(given, *points, **options: Any) -> Learned:
+    given()  # so the first task has the whole base network
+    learner, _ = learnt(rising, 1, searcher=Given, **{"growth": FIRST} | options)
     given(*points)
-    _, (_, learned) = learnt(rising, searcher=Given, **{"growth": FIRST} | options)
-    return learned
+    return learner.learn(TASK, trainer=worth(rising))
 
 
 class TestLimit:
@@ -144,16 +145,16 @@ class TestLimit:
         assert limited(given, (2, 1, 0), search=SearchSettings(bounds=2)).limit == "tolerance"
 
     def test_budget(self, given):
-        learner = made(growth=FIRST)
-        learner.learn(TASK, trainer=worth(rising))
+        given()
+        learner, _ = learnt(rising, 1, growth=FIRST, searcher=Given)
         exact = int(learner.network.space(TASK.classes, (0,)).count_all((3, 2)))
         learned = limited(given, (3, 2, 0), goal=GoalSettings(budget=exact), search=SearchSettings(bounds=9))
         assert (learned.widths, learned.limit) == ((3, 2), "budget")
 
     def test_a_budget_that_leaves_no_group_room_beyond_its_bound_is_bounds(self, given):
         """One group is on its bound, and the budget allows nothing of the other."""
-        learner = made(growth=FIRST)
-        learner.learn(TASK, trainer=worth(rising))
+        given()
+        learner, _ = learnt(rising, 1, growth=FIRST, searcher=Given)
         space = learner.network.space(TASK.classes, (0,))
         exact = int(space.count_all((0, 2))) + 9  # a unit of the second group takes 10, of the first 78 and more
         more = [int(space.count_all(z)) for z in ((1, 2), (0, 3))]
@@ -162,7 +163,7 @@ class TestLimit:
         assert (learned.widths, learned.limit) == ((0, 2), "bounds")
 
     def test_no_search_no_limit(self):
-        _, (first,) = learnt(rising, 1)
+        _, (first,) = learnt(rising, 1, reward=RewardSettings(5e-3))
         assert (first.limit, first.bounds, first.widened) == ("", (), 0)
         fixed = Fixed(small_mlp(), settings=FixedSettings(1), recipe=RECIPE, device="cpu")
         assert [fixed.learn(TASK).limit for _ in range(2)] == ["", ""]
@@ -205,8 +206,8 @@ class TestWidening:
         assert learned.widths == (*learned.bounds[:1], 1)
 
     def test_not_beyond_the_budget(self, given):
-        learner = made(growth=FIRST)
-        learner.learn(TASK, trainer=worth(rising))
+        given()
+        learner, _ = learnt(rising, 1, growth=FIRST, searcher=Given)
         exact = int(learner.network.space(TASK.classes, (0,)).count_all((6, 1)))
         learned = limited(given, (6, 1, 0), goal=GoalSettings(budget=exact + 5))
         assert (learned.widened, learned.bounds) == (0, (6, 5))
@@ -256,7 +257,7 @@ def test_a_network_of_its_own_wins_where_reuse_is_worthless_and_later_tasks_may_
 
     third = learner.learn(TASK, trainer=worth(only_all))
     assert third.reads == (0, 1)
-    assert learner.network.tasks[2].blocks[:2] == (learner.graph.widths, own.widths)
+    assert learner.network.tasks[2].blocks[:2] == (learned[0].widths, own.widths)
     x = torch.zeros(2, 2, 6, 6)
     assert learner.predict(x, 2).shape == (2, TASK.classes)
 
@@ -273,8 +274,7 @@ def test_where_reuse_is_enough_nothing_is_added():
 def test_no_task_takes_more_than_a_network_of_its_own(network, accuracy):
     learner, learned = learnt(accuracy, 4, network=network())
     most = own_parameters(learner.network, TASK.classes)
-    assert learned[0].added_parameters == most
-    for entry in learned[1:]:
+    for entry in learned:
         assert entry.added_parameters <= most
         assert max(trial.parameters for trial in entry.trials) <= most
         assert entry.reads is not None

@@ -17,6 +17,7 @@ import random
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,8 @@ from pathlib import Path
 import torch
 from cases import Case, Group
 from record import Done, Progress, describe, last_result, publish, write_table
+
+from bocl.errors import GoalWarning
 
 PARTS = ("kills", "corruption", "sequences", "disks", "soak")
 
@@ -39,6 +42,7 @@ def main() -> int:
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore", GoalWarning)  # networks that are trained for a moment are of no use
     parts = options.parts or PARTS
     if options.short or options.only:
         return max(_some(part, options.only) for part in parts)

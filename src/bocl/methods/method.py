@@ -52,7 +52,7 @@ EXTRA = "memory/"  # begins the saved names of tensors that a method keeps besid
 class Learned:
     """What a method did for one task.
 
-    widths               units added to each hidden group; all of the base network's for a first task
+    widths               units added to each hidden group
     validation_accuracy  of the network that was kept, in compact form
     parameters           what the task added to what is stored, by part
     trials               every child of its search, first one that is always a candidate (z = 0, or a network of the
