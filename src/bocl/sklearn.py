@@ -38,7 +38,6 @@ from bocl.tasks.own import Cuts, PartFraction, Parts, make_own_task
 from bocl.training.recipe import Recipe
 
 TOLERANCE = GoalSettings().tolerance
-USUAL = Recipe(epochs=50)  # what people bring to scikit-learn has few samples, and an epoch few steps
 
 
 class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -80,7 +79,7 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation    fraction of the samples that is set aside to make choices by, and never trained on
         class_weight  "balanced" for classes that count the same, however many samples they have; or {label: weight}
         tolerance     accuracy that may be given up for a smaller network; without effect if ``reward`` has a price
-        recipe        how networks are trained; if left out, ``Recipe(epochs=50)``
+        recipe        how networks are trained; if left out, ``Recipe()``
         search, growth, reward, goal, tasks  as ``BOCL`` takes them; if left out, as usual. A goal has its own tolerance
         random_state  the seed; None for another one each time
         device        `auto`, `cpu`, `cuda` or `cuda:N`
@@ -152,7 +151,7 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"give tolerance or goal, not both: goal=GoalSettings(tolerance={self.tolerance}, …)")
         settings = {name: getattr(self, name) for name in ("recipe", "search", "growth", "reward", "goal")}
         given = {name: value for name, value in settings.items() if value is not None}
-        usual: dict[str, Any] = {"recipe": USUAL, "goal": GoalSettings(tolerance=self.tolerance)}
+        usual: dict[str, Any] = {"recipe": Recipe(), "goal": GoalSettings(tolerance=self.tolerance)}
         return BOCL(network, **usual | given, tasks=self.tasks, seed=seed, device=self.device)
 
     def predict(self, X: Any, task: int | str = 0) -> NDArray[Any]:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from bocl.records.record import TaskRecord, Trial
 
+
+class Stopped(BaseException):
+    """What stops a run in these tests, as a signal would."""
+
+
 SMALL = (
     "stream.tasks=2",
     "network.arguments={inputs=64, hidden=[6, 5]}",

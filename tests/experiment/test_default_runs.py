@@ -9,15 +9,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from experiment_examples import SMALL
+from experiment_examples import SMALL, Stopped
 
 from bocl.errors import FolderError
-from bocl.experiment import round_archive
 from bocl.experiment.audit import audit
 from bocl.experiment.config import load_config
 from bocl.experiment.pick import pick
 from bocl.experiment.run import run
-from bocl.methods import reading, rounds
+from bocl.methods import reading
 from bocl.methods.budget import GoalSettings
 from bocl.methods.reward import RewardSettings
 from bocl.methods.saving import load
@@ -26,10 +25,6 @@ from bocl.records.journal import encode, read
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import summarise
 from bocl.search.settings import SearchSettings
-
-
-class Stopped(BaseException):
-    """What stops a run in these tests, as a signal would."""
 
 
 def ours(*overrides, **sections):
@@ -45,26 +40,6 @@ WIDENED = {
     "goal": GoalSettings(budget=100_000, tolerance=0.0),
     "search": SearchSettings(trials=16, patience=16, round_size=4),
 }
-
-
-@pytest.fixture
-def stop_before(monkeypatch):
-    """Return a function that lets so many more rounds be trained, then stops the run; it returns those trained."""
-
-    def limit(most):
-        trained = []
-
-        class Limited(rounds.LocalTrainer):
-            def __call__(self, asked, *arguments):
-                if len(trained) == most:
-                    raise Stopped
-                trained.append((asked.widths, asked.reads))
-                return super().__call__(asked, *arguments)
-
-        monkeypatch.setattr(round_archive, "LocalTrainer", Limited)
-        return trained
-
-    return limit
 
 
 def timeless(value):

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from experiment_examples import Stopped
 
 from bocl.errors import FolderError, WorkError
 from bocl.experiment import round_archive
@@ -21,10 +22,6 @@ from bocl.records.run_log import JOURNAL
 
 OPTIONS = ("stream.tasks=3", "search.trials=3", "search.kind=random", "search.round_size=2", "recipe.batch_size=256")
 # Two trials a round, z = 0 with the first.
-
-
-class Stopped(BaseException):
-    """What stops a run in these tests, as a signal would."""
 
 
 def kinds(folder, kind):
@@ -47,26 +44,6 @@ def assert_same(one, other):
     for kind in ("round", "task"):
         assert timeless(kinds(one, kind)) == timeless(kinds(other, kind))
     assert files(one) == files(other)
-
-
-@pytest.fixture
-def stop_before(monkeypatch):
-    """Return a function that lets so many more rounds be trained, then stops the run; it returns those trained."""
-
-    def limit(most):
-        trained = []
-
-        class Limited(rounds.LocalTrainer):
-            def __call__(self, asked, *arguments):
-                if len(trained) == most:
-                    raise Stopped
-                trained.append(list(asked.widths))
-                return super().__call__(asked, *arguments)
-
-        monkeypatch.setattr(round_archive, "LocalTrainer", Limited)
-        return trained
-
-    return limit
 
 
 @pytest.mark.parametrize("method", ["bocl", "fixed"])

@@ -94,8 +94,7 @@ class BOCL(GrowingLearner):
         learned = self._commit(task, found.growth, data)
         accuracies = [trial.accuracy for trial in found.trials if not trial.failed]
         best = max(accuracies, default=learned.validation_accuracy)
-        by_tolerance = self.goal.target is None and self.reward.alpha is None
-        warn_if_missed(task, best, target=self.goal.target, tolerance=by_tolerance)
+        warn_if_missed(task, best, target=self.goal.target, tolerance=self._tolerance is not None)
         if found.trials and self.remembers:
             self.history.append(Experience(found.difficulty, found.growth.widths, found.trials))
         return replace(
@@ -116,8 +115,7 @@ class BOCL(GrowingLearner):
         choices = reading_choices(self.network, data) if self.seen else (Choice("own", ()),)
         space = ReadingSpace(self.network, data.classes, choices)
         cost = growth_cost(space, self.reward)
-        alpha = self.reward.alpha
-        tolerance = self.goal.tolerance if self.goal.target is None and alpha is None else None
+        alpha, tolerance = self.reward.alpha, self._tolerance
         # What is left of a total budget is shared out after the first task.
         budget = task_budget(self.network, self.goal, tasks=self._tasks_left) if self.seen else None
         if tolerance is not None and self.goal.budget is None:  # no task costs more than a network of its own
@@ -148,6 +146,11 @@ class BOCL(GrowingLearner):
     def check_budget(self, classes: int) -> None:
         """Refuse budgets that the tasks to come, with as many classes, exceed even if nothing grows."""
         check_affordable(self.network, self.goal, classes, tasks=self._tasks_left)
+
+    @property
+    def _tolerance(self) -> float | None:
+        """The tolerance where it is the goal: a target comes before a price, and a price before a tolerance."""
+        return self.goal.tolerance if self.goal.target is None and self.reward.alpha is None else None
 
     @property
     def _tasks_left(self) -> int:
