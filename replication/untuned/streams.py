@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bocl.seeding import seed_for
 from bocl.tasks.cifar100 import load_cifar100
 from bocl.tasks.mnist import load_mnist
+from bocl.tasks.text_files import mails, package_texts, reuters_texts
 from replication.untuned.features import (
     STEP,
     WINDOW,
@@ -30,11 +31,8 @@ from replication.untuned.sources import (
     Sources,
     fashion_images,
     keel_table,
-    mails,
-    package_texts,
     prompts,
     recordings,
-    reuters_texts,
 )
 
 TEST = 0.2  # share of samples, where no test part is published

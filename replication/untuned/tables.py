@@ -6,6 +6,7 @@ python -m replication.untuned.tables --write    puts each between its marks, <!-
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from replication.untuned.streams import STREAMS
 
 PAGE = Path(__file__).parent / "README.md"
 RESULTS = Path(__file__).parent / "results"
+MEMORY = Path(__file__).parent / "memory.json"  # made by memory.py
 MANY = "many"
 NINE = [name for name in STREAMS if name != MANY]
 OWN, BASE = "bocl", "independent"
@@ -181,7 +183,14 @@ def many_table(runs: Runs) -> str:
     told = "; ".join(
         f"{counted(at_once, 'process', 'processes')} at once on {name}" for name, at_once in sorted(sessions)
     )
-    return "\n".join([*lines, *(["", f"Times are of {told}."] if told else [])])
+    said = [f"Times are of {told}."] if told else []
+    if MEMORY.is_file():
+        peaks = json.loads(MEMORY.read_text(encoding="utf-8"))["peaks_mb"]
+        early, late = (median(peaks[part]) for part in (EARLY, LATE))
+        said.append(
+            f"The most memory in use by `bocl` is {early:,.0f} MB at tasks about 20 and {late:,.0f} MB about 200."
+        )
+    return "\n".join([*lines, *(["", *said] if said else [])])
 
 
 def reading_table(runs: Runs) -> str:

@@ -10,6 +10,7 @@ from bocl.errors import InputError as InputError
 from bocl.errors import NetworkError as NetworkError
 from bocl.errors import NetworkWarning as NetworkWarning
 from bocl.experiment.audit import audit as audit
+from bocl.experiment.build import pretrained as pretrained
 from bocl.experiment.config import load_config as load_config
 from bocl.experiment.open_run import OpenRun as OpenRun
 from bocl.experiment.open_run import open as open
@@ -42,6 +43,9 @@ from bocl.networks.architectures import lenet as lenet
 from bocl.networks.architectures import mlp as mlp
 from bocl.networks.architectures import resnet as resnet
 from bocl.networks.growth import GrowthSettings as GrowthSettings
+from bocl.networks.mobile import efficientnet_lite0 as efficientnet_lite0
+from bocl.networks.mobile import mobilenet_v2 as mobilenet_v2
+from bocl.networks.text_encoder import text_encoder as text_encoder
 from bocl.networks.trace import trace as trace
 from bocl.records.events import EpochDone as EpochDone
 from bocl.records.events import OutOfMemory as OutOfMemory
@@ -56,6 +60,7 @@ from bocl.search.problem import Problem as Problem
 from bocl.search.problem import Searcher as Searcher
 from bocl.search.settings import SearchSettings as SearchSettings
 from bocl.tasks.arrays import from_arrays as from_arrays
+from bocl.tasks.arrays import from_texts as from_texts
 from bocl.tasks.mixed import mixed_mnist as mixed_mnist
 from bocl.tasks.permuted import permuted_digits as permuted_digits
 from bocl.tasks.permuted import permuted_mnist as permuted_mnist
@@ -63,6 +68,7 @@ from bocl.tasks.split import split_cifar100 as split_cifar100
 from bocl.tasks.task import Split as Split
 from bocl.tasks.task import Task as Task
 from bocl.tasks.task import TaskStream as TaskStream
+from bocl.tasks.text_sections import text_sections as text_sections
 from bocl.tracking.track import track as track
 from bocl.training.recipe import Recipe as Recipe
 from bocl.version import __version__ as __version__

@@ -284,7 +284,7 @@ def test_another_config_in_the_same_folder_is_refused(bocl):
 
 def test_list_and_validate_speak_json_too(bocl):
     names = json.loads(bocl("list", "--json")[1])
-    assert {"presets", "streams", "networks", "methods", "searchers"} == set(names)
+    assert {"presets", "streams", "networks", "weights", "methods", "searchers"} == set(names)
     assert all(line for entries in names.values() for line in entries.values())
     assert "permuted-mnist" in bocl("list")[1]
     assert json.loads(bocl("validate", "digits", "--json")[1])["method"] == "bocl"
@@ -516,7 +516,10 @@ def test_of_two_children_with_the_same_widths_the_one_that_reads_so_is_picked(bo
     assert "nothing was changed" in bocl("pick", "runs/digits", "--widths", "1", "--reads", "own")[1]
     assert bocl("audit", "runs/digits")[0] == 0
     for words, message in [
-        (("--widths", "1", "--reads", "alone"), "--reads alone: no child reads so (known: first, near, all, own)"),
+        (
+            ("--widths", "1", "--reads", "alone"),
+            "--reads alone: no child reads so (known: first, near, all, own, base)",
+        ),
         (("--widths", "1", "--reads", "near"), "no child with widths (1,) that reads near was trained for task 2"),
         (("--tolerance", 0.1, "--reads", "own"), "--reads own tells apart children of the same widths: give --widths"),
     ]:

@@ -368,7 +368,7 @@ def test_a_learner_is_as_it_was_after_an_interrupt(method, place, monkeypatch):
 
     with monkeypatch.context() as patched:
         if place == "accuracy":
-            patched.setattr(evaluation, "accuracies", interrupt)
+            patched.setattr(evaluation, "scores", interrupt)
         else:
             patched.setattr(SeenTask, "of", interrupt)
         with pytest.raises(KeyboardInterrupt):

@@ -163,11 +163,11 @@ def test_the_fingerprint_names_the_data(make):
 
 
 def test_the_named_streams_can_be_shown_to_a_user():
-    assert list(STREAMS) == ["permuted-digits", "permuted-mnist", "mixed-mnist", "split-cifar100"]
+    assert list(STREAMS) == ["permuted-digits", "permuted-mnist", "mixed-mnist", "split-cifar100", "text-sections"]
     for maker in STREAMS.values():
-        line = (maker.__doc__ or "").strip()
-        assert 20 < len(line) < 100
-        assert "\n" not in line
+        first, *rest = (maker.__doc__ or "").strip().splitlines()
+        assert 20 < len(first) < 120
+        assert not rest or not rest[0], "what follows is told apart from the line that is listed"
     assert len(STREAMS["permuted-digits"](tasks=2, seed=1)) == 2
 
 

@@ -20,8 +20,9 @@ from bocl.records.events import RoundStarted, TrialDone
 from bocl.records.record import Experience, Trial
 from bocl.search.random_search import RandomSearch
 from bocl.search.settings import SearchSettings
+from bocl.tasks.arrays import from_arrays
 from bocl.training.recipe import Recipe
-from paper_settings import PAPER_GROWTH
+from paper_settings import PAPER_GROWTH, PAPER_REWARD
 
 
 class Remembered:
@@ -235,6 +236,33 @@ def _problem():
     Stubborn.made.clear()
     learnt(2, searcher=Stubborn)
     return Stubborn.made[0].problem
+
+
+@pytest.mark.parametrize(
+    ("validation", "options", "wanted"),
+    [(99, {}, "confidence"), (100, {}, "accuracy"), (20, {"reward": PAPER_REWARD}, "accuracy")],
+    ids=["few", "enough", "with a price"],
+)
+def test_with_a_tolerance_few_samples_are_compared_by_confidence(validation, options, wanted):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(validation + 40, 72)).astype(np.float32), np.arange(validation + 40) % 2
+    stream = from_arrays([(x[:40], y[:40])] * 2, validation=[(x[40:], y[40:])] * 2)
+    problems = []
+
+    class Noting(RandomSearch):
+        def __init__(self, problem, settings):
+            super().__init__(problem, settings)
+            problems.append(problem)
+
+    learner = make_bocl(searcher=Noting, **options)
+    for task in stream:
+        trials = learner.learn(task).trials
+    assert problems[-1].measure == wanted
+    for trial in [trial for trial in trials if not trial.failed]:
+        assert 0 < trial.confidence < 1
+        if "reward" not in options:
+            paid = problems[-1].tolerance * trial.parameters / problems[-1]._most()
+            assert trial.reward == pytest.approx(getattr(trial, wanted) - paid)
 
 
 def test_samples_shown_are_those_of_all_networks_trained():

@@ -8,7 +8,7 @@ import torch
 from method_examples import small_cnn, small_mlp
 
 from bocl.methods import reading
-from bocl.methods.reading import Choice, ReadingSpace, nearest, own_parameters, reading_choices, reads_of
+from bocl.methods.reading import Choice, ReadingSpace, nearest, reading_choices, reads_of
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings, GrowthSpace
@@ -65,7 +65,7 @@ def test_choices_are_different_whole_and_affordable(lineages, module):
     for choice in choices[1:-1]:
         assert all(set(network.growths[task].reads) <= set(choice.reads) for task in choice.reads)
         least = int(network.space(3, choice.reads).count_all(network.graph.no_units))
-        assert least <= own_parameters(network, 3), "or nothing could be added"
+        assert least <= network.own_parameters(3), "or nothing could be added"
 
 
 def test_what_leaves_no_room_to_grow_is_no_choice(monkeypatch):

@@ -426,7 +426,7 @@ def test_saved_stamps_that_make_no_sense_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (resnet(2, (3,), 1, 3), r"'add' adds two values"),
+        (resnet(2, (3,), 1, 3), r"'add' computes with two values"),
         (nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(64, 3)), "'1' is a GroupNorm"),
         (nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Linear(4, 3)), "'1' is a sigmoid"),
         (

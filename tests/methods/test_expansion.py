@@ -17,7 +17,6 @@ from bocl.methods.budget import GoalSettings
 from bocl.methods.expand import MOST_WIDENINGS
 from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.method import Learned
-from bocl.methods.reading import own_parameters
 from bocl.methods.reward import RewardSettings
 from bocl.methods.rounds import LocalTrainer, TrainedChild
 from bocl.methods.saving import load
@@ -249,7 +248,7 @@ def test_a_network_of_its_own_wins_where_reuse_is_worthless_and_later_tasks_may_
     assert own.reads == ()
     assert min(own.widths) >= 1
     assert own.parameters["attention"] == 0
-    assert own.added_parameters <= own_parameters(learner.network, TASK.classes)
+    assert own.added_parameters <= learner.network.own_parameters(TASK.classes)
     assert {trial.reads for trial in own.trials} >= {"first", "own"}
 
     def only_all(z, reads):
@@ -273,7 +272,7 @@ def test_where_reuse_is_enough_nothing_is_added():
 @pytest.mark.parametrize("accuracy", [rising, reuse_is_worthless, lambda *_: 1.0, lambda *_: 0.5])
 def test_no_task_takes_more_than_a_network_of_its_own(network, accuracy):
     learner, learned = learnt(accuracy, 4, network=network())
-    most = own_parameters(learner.network, TASK.classes)
+    most = learner.network.own_parameters(TASK.classes)
     for entry in learned:
         assert entry.added_parameters <= most
         assert max(trial.parameters for trial in entry.trials) <= most
@@ -373,7 +372,7 @@ def test_to_grow_nothing_is_always_within_the_budget_that_nobody_gave(reads, gat
     for index in range(4):
         learned = learner.learn(stream[index], trainer=worth(rising))
         zero = [trial.parameters for trial in learned.trials if not any(trial.widths)]
-        own = own_parameters(learner.network, stream[index].classes)
+        own = learner.network.own_parameters(stream[index].classes)
         assert learned.added_parameters <= max(own, *zero, 0)
 
 

@@ -246,7 +246,7 @@ FORGERIES = {
         lambda model: step(model, "layer").update(padding="sme"),
         "padding: expected a list or 'same' or 'valid'",
     ),
-    "norm kind": (lambda model: step(model, "norm").update(kind="layer"), "kind: unknown value 'layer'"),
+    "norm kind": (lambda model: step(model, "norm").update(kind="layers"), "kind: unknown value 'layers'"),
     "norm eps": (lambda model: step(model, "norm").update(eps=-1.0), "eps"),
     "facts empty": (lambda model: model.update(facts={}), "lacks 'seen'"),
     "facts list": (lambda model: model.update(facts=[]), "facts: expected a table"),

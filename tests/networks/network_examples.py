@@ -13,6 +13,7 @@ from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
+from bocl.networks.mobile import InvertedResidual
 from bocl.networks.stacked import Children
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
@@ -63,6 +64,56 @@ def residual_net(norm: Callable[[int], nn.Module] = nn.BatchNorm2d) -> nn.Module
     )
 
 
+def mobile_net(expand: bool = True) -> nn.Module:
+    """Return a stem and an inverted residual block: groups of 4 (the stream) and 8 units, depthwise convolutions."""
+    block = InvertedResidual(4, 4, 2 if expand else 1, 3, 1, same=False, eps=1e-3)
+    stem = [nn.Conv2d(2, 4, 3, stride=2, padding=1), nn.BatchNorm2d(4), nn.ReLU6()]
+    return nn.Sequential(
+        *stem, block, nn.ZeroPad2d((0, 1, 0, 1)), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
+
+
+class SqueezeExcite(nn.Module):
+    """Channels weighed by what their means say."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.reduce, self.expand = nn.Conv2d(width, inner, 1), nn.Conv2d(inner, width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Keep the shape."""
+        return x * torch.sigmoid(self.expand(torch.relu(self.reduce(self.pool(x)))))
+
+
+class DropPath(nn.Module):
+    """Stochastic depth, as others write it: it branches in training, which cannot be traced."""
+
+    def __init__(self, drop_prob: float) -> None:
+        super().__init__()
+        self.drop_prob = drop_prob
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop whole samples."""
+        if not self.training:
+            return x
+        return x * torch.empty(len(x), *(1,) * (x.dim() - 1)).bernoulli_(1 - self.drop_prob) / (1 - self.drop_prob)
+
+
+def between_with_head(*layers: nn.Module) -> nn.Module:
+    """Return a first convolution of 4 channels, these layers, and a head."""
+    body = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), *layers, nn.Flatten())
+    return nn.Sequential(*body, nn.Linear(body(torch.zeros(1, *IMAGE)).shape[1], 3))
+
+
+def with_layer_norms() -> nn.Module:
+    """Return an MLP with layer norms: groups of 6 and 5 units."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(72, 6), nn.LayerNorm(6), nn.SiLU(),
+        nn.Linear(6, 5), nn.LayerNorm(5, elementwise_affine=False), nn.Hardswish(), nn.Linear(5, 3),
+    )  # fmt: skip
+
+
 def small_mlp() -> nn.Module:
     """Return an MLP for 2 x 6 x 6 images: groups of 6 and 5 units."""
     return mlp(72, [6, 5], 3)
@@ -81,6 +132,11 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "cnn, sigmoid": lambda: conv_net(activation=nn.Sigmoid),
     "residual, batch norm": residual_net,
     "residual, group norm": lambda: residual_net(one_group),
+    "inverted residual": mobile_net,
+    "depthwise first": lambda: mobile_net(expand=False),
+    "grouped convolution": lambda: between_with_head(nn.Conv2d(4, 6, 3, groups=2), nn.ReLU()),
+    "squeeze and excite": lambda: between_with_head(SqueezeExcite(4, 3), nn.MaxPool2d(2)),
+    "layer norm": with_layer_norms,
 }
 
 

@@ -73,7 +73,7 @@ def test_new_columns_follow_the_wiring_and_never_exist_on_raw_input(settings):
 def test_old_units_read_new_units_as_the_wiring_says(name, layer, settings, monkeypatch):
     network = grown(NETWORKS[name](), settings=GrowthSettings(wiring=settings.wiring, attention=False))
     children = network.grow([(2,) * len(network.graph.groups)], 3, seeds=[1])
-    children.training = False
+    children.training = children._aside = False
     old = network.frozen().weights[f"layer/{layer}/weight"].shape[0]
     seen = network.frozen().weights[f"layer/{layer}/weight"].shape[1]
     step = next(step for step in network.graph.layers if step.name == layer)

@@ -233,6 +233,10 @@ def test_the_frozen_network_of_several_lineages_has_every_weight_in_its_place(na
     assert joined.blocks == tuple(growths[task].widths for task in tasks)
     assert joined.roots == {place for place, task in enumerate(tasks) if task in (0, 2)}
     for layer in graph.layers:
+        if layer.separate:
+            rows = [growths[task].tensors[f"layer/{layer.name}/rows"] for task in tasks]
+            assert all(map(torch.equal, joined.separate_weights(layer), rows))
+            continue
         weight, bias = joined.weight_and_bias(layer)
         source, assert_group = layer.source, layer.group
         assert assert_group is not None

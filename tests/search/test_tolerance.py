@@ -142,6 +142,8 @@ def test_no_smaller_child_is_within_the_tolerance_of_the_best(drawn):
     smaller = [place for place, trial in enumerate(told) if trial.parameters < winner.parameters]
     assert problem.tolerance is not None
     assert all(believed[place] < believed.max() - problem.tolerance for place in smaller)
+    kept = points.index(winner.widths)
+    assert believed[kept] >= believed.max() - 2 * problem.tolerance, "a standard error counts as two tolerances at most"
 
 
 @FEW
@@ -288,6 +290,25 @@ def test_the_winner_is_about_as_good_as_it_may_be(seed, tolerance):
     told = searched(searcher, judge, ((0, 0),))
     best = max(trial.accuracy for trial in told)
     assert judge.true(searcher.best()) >= best - tolerance - 0.01
+
+
+@pytest.mark.parametrize("measure", ["accuracy", "confidence"])
+def test_children_are_compared_by_what_the_problem_says(measure):
+    """Measured by one of the two, the widest child is far better; by the other, the child that adds nothing."""
+    problem = make_problem((), BASE, measure=measure)
+    searcher = BayesianSearch(problem, SearchSettings(trials=6, patience=6, warm_points=3, round_size=3))
+
+    def judge(point: Widths) -> Trial:
+        share = sum(point) / sum(BASE)
+        scores = {"accuracy": share, "confidence": 1 - share} if measure == "accuracy" else {}
+        scores = scores or {"accuracy": 1 - share, "confidence": share}
+        trial = replace(trial_at(problem, point, scores["accuracy"]), confidence=scores["confidence"])
+        return replace(trial, reward=float(problem.reward(np.array([scores[measure]]), np.array([point]))[0]))
+
+    told = searched(searcher, judge, ((0, 0), BASE))
+    assert searcher.best() == max(told, key=lambda trial: sum(trial.widths)).widths
+    assert all(problem.measured(trial) == getattr(trial, measure) for trial in told)
+    assert problem.measured(Trial((0, 0), 0.5, 1, 0.5)) == 0.5, "early records have accuracies only"
 
 
 # -- what earlier tasks tried ------------------------------------------------------------------------

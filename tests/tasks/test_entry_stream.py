@@ -69,7 +69,7 @@ def test_values_that_are_not_finite_are_refused_by_name(tmp_path):
 
 def test_a_task_is_read_when_it_is_needed_and_two_are_kept(folder, monkeypatch):
     read, reads = entry_stream.read_entry, []
-    monkeypatch.setattr(entry_stream, "read_entry", lambda entry, label: reads.append(entry.name) or read(entry, label))
+    monkeypatch.setattr(entry_stream, "read_entry", lambda entry, *rest: reads.append(entry.name) or read(entry, *rest))
     stream = EntryStream(find_entries(folder), Cuts())
     assert reads == []
     first = stream[0]

@@ -14,7 +14,7 @@ from bocl.networks.trace import trace
 from bocl.tasks.task import Split, Task
 from bocl.training import batches, feed
 from bocl.training.batches import DeviceSplit, DeviceTask, epoch_order, task_to_device, to_device
-from bocl.training.evaluation import accuracies, accuracy
+from bocl.training.evaluation import accuracy, scores
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
 
@@ -68,7 +68,7 @@ def test_accuracy_is_the_share_of_right_samples_however_they_are_batched(samples
         return torch.nn.functional.one_hot(x[:, 0].long(), 4).float()
 
     assert accuracy(predict, split) == pytest.approx(expected, abs=1e-15)
-    both = accuracies(lambda x: torch.stack([predict(x), predict(x).roll(1, -1)]), split)
+    both, _ = scores(lambda x: torch.stack([predict(x), predict(x).roll(1, -1)]), split)
     assert both.shape == (2,)
     assert both[0].item() == pytest.approx(expected, abs=1e-15)
     assert both[1].item() == pytest.approx(((guesses + 1) % 4 == labels).double().mean().item(), abs=1e-15)

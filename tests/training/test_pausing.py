@@ -52,7 +52,7 @@ def test_a_training_that_pauses_has_the_bits_of_one_that_does_not(module, recipe
     training = started(paused, recipe)
     for until in (1, 2, 2, 5):
         training.advance(until)
-        training.scores()
+        training.fits()
         training.keep([0, 1, 2])
     assert training.finish() == wanted
     assert_same(dict(paused.state), dict(plain.state))
@@ -126,21 +126,24 @@ def test_a_training_that_waits_keeps_no_gradients():
     assert all(parameter.grad is None for parameter in training.network.parameters.values())
 
 
-def test_the_scores_are_the_accuracies_of_now():
+def test_fits_have_the_accuracies_and_confidences_of_now():
     task, network = easy_task(), children(2)
     training = Training(network, [task], SGD, seed=4)
     training.advance(1)
-    right = network(task.validation.inputs, 0).argmax(2) == task.validation.labels
-    assert training.scores().tolist() == right.double().mean(1).tolist()
+    logits, labels = network(task.validation.inputs, 0).detach(), task.validation.labels
+    assert [fit.accuracy for fit in training.fits()] == (logits.argmax(2) == labels).double().mean(1).tolist()
+    sure = [[float(row.double().softmax(0)[label]) for row, label in zip(rows, labels, strict=True)] for rows in logits]
+    assert [fit.confidence for fit in training.fits()] == pytest.approx([sum(row) / len(row) for row in sure])
 
 
-def test_a_network_that_is_not_finite_has_no_score():
+def test_a_network_that_is_not_finite_has_no_scores():
     network = children(3)
     with torch.no_grad():
         next(iter(network.parameters.values()))[1] = torch.nan
     training = started(network, SGD)
     training.advance(1)
-    assert training.scores().isnan().tolist() == [False, True, False]
+    assert [math.isnan(fit.accuracy) for fit in training.fits()] == [False, True, False]
+    assert [math.isnan(fit.confidence) for fit in training.fits()] == [False, True, False]
     training.keep([0, 2])
     assert all(math.isfinite(fit.accuracy) for fit in training.finish())
 
@@ -164,10 +167,13 @@ def scripted(script, patience):
     return Training(Divisible(script), [scripted_task()], recipe, seed=0, hooks=hooks)
 
 
-def test_with_patience_a_score_is_that_of_the_best_epoch_so_far():
+def test_with_patience_scores_are_those_of_the_best_epoch_so_far():
     training = scripted([[1, 5, 2], [7, 4, 3], [6, 3, 4], [6, 2, 5], [6, 1, 6]], patience=4)
     training.advance(3)
-    assert training.scores().tolist() == [0.7, 0.5, 0.4]
+    assert [fit.accuracy for fit in training.fits()] == [0.7, 0.5, 0.4]
+    confidences = [fit.confidence for fit in training.fits()]
+    assert confidences == sorted(confidences, reverse=True)
+    assert len(set(confidences)) == 3, "as the accuracies: a scripted network is as sure in every answer"
     training.keep([2, 0])
     assert [fit.accuracy for fit in training.finish()] == [0.6, 0.7]
     assert training.network.weight.flatten().tolist() == [5, 2], "the states of these epochs"

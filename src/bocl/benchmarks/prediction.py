@@ -86,7 +86,9 @@ def _tasks(kind: str) -> list[Task]:
 
 def plain_prediction(learner: Fixed, task: int) -> Prediction:
     """Return the logits of one task as a tutorial would compute them."""
-    module = _module(learner.network.tasks[task]).eval()
+    compact = learner.network.tasks[task]
+    assert isinstance(compact, CompactNetwork)
+    module = _module(compact).eval()
     seen, device = learner.seen[task], learner.device
     mean, std = torch.tensor(seen.mean, device=device), torch.tensor(seen.std, device=device)
 

@@ -107,7 +107,7 @@ def measure(
     rows: list[Row] = []
 
     def add(case: Case, mode: str, count: int, epoch: Callable[[], None], epochs: int) -> None:
-        seconds, memory = _measure(epoch, device)
+        seconds, memory = seconds_and_memory(epoch, device)
         per_child = seconds / count / epochs
         plain = next((row.seconds_per_child_epoch for row in rows if row.network == case.network), per_child)
         rows.append(Row(case.network, mode, count, per_child, case.samples / per_child, memory, plain / per_child))
@@ -136,7 +136,7 @@ def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork,
     return network, DeviceTask(case.network, 1, 10, DeviceSplit(inputs, labels), few)
 
 
-def _measure(epoch: Callable[[], None], device: torch.device) -> tuple[float, float]:
+def seconds_and_memory(epoch: Callable[[], None], device: torch.device) -> tuple[float, float]:
     """Return (seconds, peak megabytes) of one epoch, after one that warms up."""
     epoch()
     best = float("inf")

@@ -9,9 +9,9 @@ import typer
 
 
 def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
-    """List presets, streams, networks, methods and searchers."""
+    """List presets, streams, networks, pretrained weights, methods and searchers."""
     from bocl.cli.printing import make_console, print_json
-    from bocl.experiment.build import NETWORKS
+    from bocl.experiment.build import NETWORKS, PUBLISHED
     from bocl.experiment.config import presets
     from bocl.method_table import METHODS
     from bocl.search.searchers import SEARCHERS
@@ -21,6 +21,9 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
         "presets": presets(),
         "streams": _first_lines(STREAMS),
         "networks": _first_lines(NETWORKS),
+        "weights": {
+            name: f"of {entry.build}, in the package {entry.weights.package}" for name, entry in PUBLISHED.items()
+        },
         "methods": _first_lines({name: entry.load() for name, entry in METHODS.items()}),
         "searchers": _first_lines(SEARCHERS),
     }
@@ -34,6 +37,7 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
         "presets": "bocl run NAME",
         "streams": "--set stream.name=NAME",
         "networks": "--set network=NAME, or your own package.module:function",
+        "weights": "--set network.weights=NAME",
         "methods": "--methods NAME,NAME",
         "searchers": "--set search.kind=NAME",
     }

@@ -14,6 +14,7 @@ import typer
 
 from bocl.cli.audit import audit_command
 from bocl.cli.bench import bench_command
+from bocl.cli.export import export_command
 from bocl.cli.learn import learn_command
 from bocl.cli.list import list_command
 from bocl.cli.pareto import pareto_command
@@ -43,6 +44,7 @@ app.command("run")(run_command)
 app.command("learn")(learn_command)
 app.command("tasks")(tasks_command)
 app.command("predict")(predict_command)
+app.command("export")(export_command)
 app.command("study")(study_command)
 app.command("show")(show_command)
 app.command("pareto")(pareto_command)

@@ -53,7 +53,9 @@ Tolerance = Annotated[
     float | None, typer.Option(help="Choose the smallest that is at most so much less accurate than the best.")
 ]
 Data = Annotated[str | None, typer.Option(help="Folder of the data files; else BOCL_DATA or the cache.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Let a stream that is code of the run's maker run here.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Let a stream or a network that is code of the run's maker run here.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.options import Device
+from bocl.cli.options import Device, Trust
 
 OPENING = b"sample,label"
 
@@ -17,6 +17,7 @@ def predict_command(
     task: Annotated[str, typer.Option(help="Name of the task, or its number from 1.")],
     out: Annotated[str, typer.Option("-o", "--out", help="File to write, .csv.")],
     device: Device = "auto",
+    trust: Trust = False,
 ) -> None:
     """Write the most likely label of every sample and the probability of every class."""
     import csv
@@ -25,9 +26,8 @@ def predict_command(
     from pathlib import Path
 
     from bocl.cli.printing import say
-    from bocl.errors import FolderError, InputError
-    from bocl.methods.saving import load
-    from bocl.methods.seen import task_number
+    from bocl.errors import FolderError
+    from bocl.experiment.load_run import load_run, named_task
     from bocl.records.files import check_place, write_whole
     from bocl.tasks.entries import read_inputs
     from bocl.wording import counted, csv_cell
@@ -36,13 +36,10 @@ def predict_command(
     check_place(place, OPENING, "file of predictions")
     if not os.path.isdir(place.parent):
         raise FolderError(f"{place.parent} is not a folder; give another file with -o")
-    learner = load(run, device=device)
-    by_number = task.isdecimal() and task not in [about.name for about in learner.seen]  # 2024.csv is called 2024
-    if by_number and not 1 <= int(task) <= len(learner.seen):
-        raise InputError(f"--task {task}: {run} has learnt tasks 1 to {len(learner.seen)}")
-    number = int(task) - 1 if by_number else task_number(task, learner.seen)
+    learner = load_run(run, device=device, trust=trust)
+    number = named_task(learner, task, run)
     about = learner.seen[number]
-    inputs, samples = read_inputs(data, about.columns)
+    inputs, samples = read_inputs(data, about.columns, texts=learner.text is not None)
     probabilities = learner.predict_proba(inputs, number).tolist()
     text = io.StringIO(newline="")
     rows = csv.writer(text, lineterminator="\n")

@@ -71,6 +71,7 @@ def run_command(
         seeds=parse_seeds(seeds),
         out=out,
         device=device,
+        data=data,
         at_once=at_once,
         tell=warn,
     )

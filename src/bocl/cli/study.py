@@ -55,6 +55,7 @@ def study_command(
         names=None if only is None else parse_words("--only", only),
         seeds=parse_seeds(seeds),
         overrides=overrides or [],
+        data=data,
     )
     try:
         with stopping_on_terminate():

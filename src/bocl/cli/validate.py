@@ -32,7 +32,7 @@ def validate_command(
 
     from bocl.cli.comma_lists import parse_methods
     from bocl.cli.printing import print_json, say, warn
-    from bocl.experiment.build import build_method, build_network, build_stream, module_of
+    from bocl.experiment.build import build_base, build_method, build_stream, grows_in, module_of
     from bocl.experiment.config import load_config
     from bocl.experiment.grid import chosen_methods, plan
     from bocl.methods.seen import SeenTask, check_task
@@ -44,7 +44,8 @@ def validate_command(
     module = module_of(config.network)
     if module is None or trust:
         configs = [each for each, _ in plan(source, overrides or [], methods=named, device="cpu", tell=warn)]
-        graph = build_network(config.network)
+        built = build_base(config)
+        graph = grows_in(built)
         stream = config.stream
         at_hand = stream.name == "permuted-digits" or (stream.name not in STREAMS and (trust or not stream.is_code))
         if at_hand:  # without a download, so the network is tried on its samples too
@@ -54,7 +55,7 @@ def validate_command(
             for index in range(1, len(made)):
                 check_task(graph, made[index], seen=[SeenTask.of(first)])
             for each in configs:
-                build_method(each, graph, "cpu").check_budget(first.classes)
+                build_method(each, built, "cpu").check_budget(first.classes)
         network = "hidden groups " + ", ".join(f"{group.name} {group.width}" for group in graph.groups)
     else:
         configs = [replace(config, method=method) for method in chosen_methods(named, config)]

@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from bocl.errors import DamagedError, FolderError, InputError, WorkError
+from bocl.experiment.build import module_to_load
 from bocl.experiment.given import Recorded, recorded_stream
 from bocl.experiment.proof import canary_drift, changed_tensor
 from bocl.experiment.provenance import machine, versions
@@ -90,20 +91,23 @@ def audit(
     with_accuracy: bool = True,
     trust: bool = False,
     stream: TaskStream | None = None,
+    network: nn.Module | None = None,
 ) -> RunAudit:
     """Check a run against its own records; raise DriftError naming the first thing that is not as recorded.
 
-    trust   whether a stream that is code of the user's may be run, to measure accuracies
-    stream  the data of a run that was given its stream as an object
+    trust    whether a stream or a network that is code of the user's may be run
+    stream   the data of a run that was given its stream as an object
+    network  the module that a run adapts, if it was given as an object
     """
     refuse_journal(Path(folder), "audit")
     journal = Path(folder) / JOURNAL
     size = _size(journal)
     try:
-        return _audit(Path(folder), data, device, with_accuracy, trust, stream)
+        return _audit(Path(folder), data, device, with_accuracy, trust, stream, network)
     except (DamagedError, DriftError) as error:
         if _size(journal) > size:  # the run wrote more in the meantime
-            return audit(folder, data=data, device=device, with_accuracy=with_accuracy, trust=trust, stream=stream)
+            options: Any = {"with_accuracy": with_accuracy, "trust": trust, "stream": stream, "network": network}
+            return audit(folder, data=data, device=device, **options)
         raise DriftError(str(error)) from error
 
 
@@ -118,7 +122,13 @@ def _size(path: Path) -> int:
 
 
 def _audit(
-    folder: Path, data: str | None, device: str, with_accuracy: bool, trust: bool, given: TaskStream | None
+    folder: Path,
+    data: str | None,
+    device: str,
+    with_accuracy: bool,
+    trust: bool,
+    given: TaskStream | None,
+    network: nn.Module | None,
 ) -> RunAudit:
     lines, torn_bytes = read_with_tail(folder / JOURNAL)
     log = RunLog.of([line.record for line in lines], folder / JOURNAL)
@@ -127,8 +137,9 @@ def _audit(
     check_checkpoint(folder, log)
     files = check_files(folder, log)
     resolve_device(device)  # a wrong device is the caller's mistake, not a drift
+    module = module_to_load(recorded_config(log.starts[0].config, log.path), trust=trust, given=network)
     try:
-        method: Learner = load(folder / log.checkpoint, device=device)
+        method: Learner = load(folder / log.checkpoint, device=device, network=module)
     except FolderError as error:
         raise DriftError(str(error)) from error
     tensors, canaries = check_learner(folder, log, method)

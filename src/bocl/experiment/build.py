@@ -9,18 +9,20 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from bocl.checks import exceeds_memory
-from bocl.errors import BoclError, ConfigError, NetworkError, did_you_mean
-from bocl.experiment.config import Config, NetworkSettings, StreamSettings
+from bocl.errors import BoclError, ConfigError, InputError, NetworkError, did_you_mean
+from bocl.experiment.config import OWN_NETWORK, Config, NetworkSettings, StreamSettings
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
-from bocl.networks.architectures import convnet, lenet, mlp, resnet
 from bocl.networks.graph import Graph
+from bocl.networks.growing import Base, grows_in, pretrained_base
+from bocl.networks.library import NETWORKS, make_network
+from bocl.networks.published import PUBLISHED, find_weights, load_weights
 from bocl.networks.trace import trace
 from bocl.records.prior_trials import read_prior_trials
 from bocl.seeding import seed_for
@@ -30,10 +32,13 @@ from bocl.tasks.entry_stream import EntryStream
 from bocl.tasks.files import search_folders
 from bocl.tasks.own import Cuts
 from bocl.tasks.streams import STREAMS
-from bocl.tasks.task import FirstTasks, TaskStream
+from bocl.tasks.task import FirstTasks, Rescaled, TaskStream
+from bocl.tasks.texts import read_tokenizer
+from bocl.training.device import resolve_device
 from bocl.wording import counted, shown
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "convnet": convnet, "lenet": lenet, "resnet": resnet}
+__all__ = ["NETWORKS", "PUBLISHED", "grows_in"]  # for the commands
+Built = TypeVar("Built")
 
 
 def build_stream(config: Config, data: str | None = None) -> TaskStream:
@@ -44,7 +49,11 @@ def build_stream(config: Config, data: str | None = None) -> TaskStream:
     if settings.name in STREAMS:
         make: Any = STREAMS[settings.name]
         options = {} if settings.name == "permuted-digits" else {"data": data}
-        stream = make(tasks=settings.tasks, seed=seed, **options)
+        try:
+            inspect.signature(make).bind(tasks=settings.tasks, seed=seed, **options, **settings.arguments)
+        except TypeError as error:
+            raise ConfigError(f"stream.arguments: {settings.name} {error}") from error
+        stream = make(tasks=settings.tasks, seed=seed, **options, **settings.arguments)
     elif settings.is_code:
         stream = _own_stream(settings, seed)
     else:
@@ -52,7 +61,13 @@ def build_stream(config: Config, data: str | None = None) -> TaskStream:
         stream = stream_of_entries(config, entries[: settings.tasks])
     if settings.tasks is not None and len(stream) < settings.tasks:
         raise ConfigError(f"stream.tasks is {settings.tasks}, but {settings.name} has {counted(len(stream), 'task')}")
+    if settings.mean is not None and settings.std is not None:
+        return Rescaled(stream, _each(settings.mean), _each(settings.std))
     return stream
+
+
+def _each(values: float | tuple[float, ...]) -> tuple[float, ...]:
+    return values if isinstance(values, tuple) else (values,)
 
 
 def stream_of_entries(config: Config, entries: Sequence[Entry]) -> EntryStream:
@@ -60,7 +75,15 @@ def stream_of_entries(config: Config, entries: Sequence[Entry]) -> EntryStream:
     settings = config.stream
     seed = seed_for(config.seed, "stream")
     cuts = Cuts(settings.validation, settings.test, seed=seed, class_weight=settings.class_weight)
-    return EntryStream(entries, cuts, label=settings.label, standardise=settings.standardise)
+    text = None
+    if settings.text is not None:
+        named = settings.tokenizer or config.network.weights
+        if named is None:
+            raise ConfigError("stream.text names a column of texts; name their tokenizer with stream.tokenizer")
+        folders = search_folders(None)
+        how = read_tokenizer(named, settings.length, truncate=settings.truncate, folders=folders)
+        text = (settings.text, how)
+    return EntryStream(entries, cuts, label=settings.label, standardise=settings.standardise, text=text)
 
 
 def _own_stream(settings: StreamSettings, seed: int) -> TaskStream:
@@ -91,12 +114,74 @@ def _own_stream(settings: StreamSettings, seed: int) -> TaskStream:
     return stream if settings.tasks is None else FirstTasks(stream, settings.tasks)
 
 
+def build_base(config: Config, data: str | None = None, device: str = "cpu") -> Base:
+    """Return what tasks grow from: the shape of the network, or where its weights are kept, all of it."""
+    settings = config.network
+    if not settings.keeps_weights:
+        return build_network(settings)
+    return pretrained_base(build_pretrained(settings, data), config.growth, resolve_device(device))
+
+
+def pretrained(name: str, data: str | None = None, **arguments: Any) -> nn.Module:
+    """Return a network with its published weights, which `bocl list` names: ``bocl.pretrained("efficientnet-lite0")``.
+
+    data       a folder that holds the package of the weights; it is looked for where it is installed, too
+    arguments  of the network: ``size=96``
+    """
+    if name not in PUBLISHED:
+        raise ConfigError(f"there are no weights '{name}'{did_you_mean(name, PUBLISHED)}")
+    return build_pretrained(NetworkSettings(PUBLISHED[name].build, arguments, weights=name), data)
+
+
+def base_of(module: nn.Module, config: Config, device: str) -> Base:
+    """Return what tasks grow from, for a module that was given as an object."""
+    if config.network.keeps_weights:
+        return pretrained_base(module, config.growth, resolve_device(device))
+    return trace(module)
+
+
+def module_to_load(config: Config, *, trust: bool, given: nn.Module | None = None) -> nn.Module | None:
+    """Return the module that a saved learner of low-rank growth adapts; None where it can be made without the user.
+
+    trust  whether a function of the user's may be run
+    given  the module itself, where a run was given an object
+    """
+    settings = config.network
+    if config.growth.form != "low-rank" or settings.build in NETWORKS:
+        return None
+    if settings.build == OWN_NETWORK and given is None:
+        raise InputError("the run adapts a module that was given as an object; give it again, with network=")
+    if settings.build != OWN_NETWORK and not trust:
+        raise InputError(f"the run adapts a module that is made by {settings.build}, which --trust lets run")
+    return given if settings.build == OWN_NETWORK else _built(settings, lambda: _module(settings))
+
+
+def build_pretrained(settings: NetworkSettings, data: str | None = None) -> nn.Module:
+    """Return the network with its weights: those that are named, or those its function gave it."""
+    module = _built(settings, lambda: _with_memory(settings) if settings.build in NETWORKS else _module(settings))
+    if settings.weights is not None:
+        if settings.weights in PUBLISHED and settings.build != PUBLISHED[settings.weights].build:
+            raise ConfigError(
+                f"network.weights is '{settings.weights}', which are weights of {PUBLISHED[settings.weights].build}; "
+                f"network.build is {settings.build}"
+            )
+        found = find_weights(settings.weights, settings.sha256, search_folders(data))
+        load_weights(module, found, settings.weights)
+    return module
+
+
 def build_network(settings: NetworkSettings) -> Graph:
     """Call the network's function and trace what it returns. A function of the user's is code that is run here."""
+    return _built(
+        settings,
+        lambda: trace(_without_memory(settings) if settings.build in NETWORKS else _module(settings)),
+    )
+
+
+def _built(settings: NetworkSettings, build: Callable[[], Built]) -> Built:
+    """Build a network, and say in one line what went wrong in the user's function."""
     try:
-        if settings.build in NETWORKS:
-            return trace(_without_memory(settings))
-        return trace(_module(settings))
+        return build()
     except BoclError:
         raise
     except (Exception, SystemExit) as error:  # the user's function may fail in any way
@@ -119,6 +204,12 @@ def module_of(settings: NetworkSettings) -> str | None:
     return module_name
 
 
+def _with_memory(settings: NetworkSettings) -> nn.Module:
+    """Make a network by name, once it is known that memory holds it."""
+    _without_memory(settings)
+    return make_network(settings.build, settings.arguments)
+
+
 def _without_memory(settings: NetworkSettings) -> nn.Module:
     """Make a network by name without its weights, which are not used, and refuse one that memory cannot hold."""
     with torch.device("meta"):
@@ -128,7 +219,7 @@ def _without_memory(settings: NetworkSettings) -> nn.Module:
     return module
 
 
-def build_method(config: Config, graph: Graph, device: str = "auto") -> Learner:
+def build_method(config: Config, network: Base, device: str = "auto") -> Learner:
     """Return the method a config names, ready for its first task.
 
     A method takes the sections of the config that its constructor names, and its own as ``settings``.
@@ -148,10 +239,14 @@ def build_method(config: Config, graph: Graph, device: str = "auto") -> Learner:
         "recipe": config.recipe,
         "seed": seed_for(config.seed, "method"),
         "device": device,
+        "pretrained": config.network.keeps_weights,
     }
+    if config.network.keeps_weights and "pretrained" not in takes:
+        raise NetworkError(f"{entry.name} trains a network from its beginning; leave out network.weights")
     if "prior_trials" in takes and config.prior_trials is not None:
-        given["prior_trials"] = read_prior_trials(config.prior_trials, [group.name for group in graph.groups])
-    learner: Learner = kind(graph, **{name: value for name, value in given.items() if name in takes})
+        groups = [group.name for group in grows_in(network).groups]
+        given["prior_trials"] = read_prior_trials(config.prior_trials, groups)
+    learner: Learner = kind(network, **{name: value for name, value in given.items() if name in takes})
     return learner
 
 

@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from bocl.checks import Natural, PositiveInt, section
+from bocl.checks import Natural, Number, OneOrEach, Positive, PositiveInt, section
 from bocl.errors import ConfigError, did_you_mean
 from bocl.method_table import METHODS
 from bocl.methods.budget import GoalSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.growth import GrowthSettings
+from bocl.records.record import Sha256
 from bocl.search.settings import SearchSettings
 from bocl.settings import apply_overrides, parse, read_toml
 from bocl.tasks.own import PartFraction
 from bocl.tasks.streams import STREAMS
+from bocl.tasks.texts import Length
 from bocl.training.recipe import Recipe
 
 TASKS = 5  # of a stream of ours, unless a number is given
 OWN_STREAM = "own stream"  # the name of one that was given as an object
+OWN_NETWORK = "own network"  # that of a network that was given as a module
 DEFAULT_PRESET = "digits"
 MOST_TASKS = 10_000
 MOST_SEED = 2**63 - 1  # TOML's largest integer
@@ -43,12 +46,18 @@ class StreamSettings:
     name          a stream that `bocl list` shows; a folder with an entry per task; or your own
                   ``package.module:function``, which returns a stream: a config is code
     tasks         how many; if left out, 5 of a stream of ours, and all of your own
-    arguments     of your own function
+    arguments     of your own function, or of a stream of ours
     label         column of labels in your tables and datasets; `label` if left out
     standardise   whether your floats are scaled to 0 ± 1; if left out, those of tables are
     validation    fraction of your samples without the test part that is set aside, where you give no such part
     test          fraction of your samples that is set aside, where you give no such part
     class_weight  `balanced` lets your classes count the same in training, however many samples each has
+    text          column of texts in your tables, which become token ids
+    tokenizer     of texts: the path of a tokenizer.json, or the name of published weights
+    length        most tokens of a text
+    truncate      whether longer texts are cut off; otherwise they are refused
+    mean, std     how bytes are scaled, (x / 255 - mean) / std, as a pretrained network expects: one value, or one per
+                  channel; if left out, by the statistics of the samples themselves
     """
 
     name: str = "permuted-digits"
@@ -59,8 +68,16 @@ class StreamSettings:
     validation: PartFraction = 0.1
     test: PartFraction = 0.2
     class_weight: Literal["balanced"] | None = None
+    text: str | None = None
+    tokenizer: str | None = None
+    length: Length = 128
+    truncate: bool = False
+    mean: OneOrEach[Number] | None = None
+    std: OneOrEach[Positive] | None = None
 
     def __post_init__(self) -> None:
+        if (self.mean is None) != (self.std is None):
+            raise ConfigError("stream.mean and stream.std belong together; give both, or neither")
         if self.tasks is None and self.name in STREAMS:
             object.__setattr__(self, "tasks", TASKS)
 
@@ -73,13 +90,25 @@ class StreamSettings:
 @section("network")
 @dataclass(frozen=True)
 class NetworkSettings:
-    """The base network: ``mlp``, ``lenet``, ``resnet``, or your own ``package.module:function``; and its arguments.
+    """The base network: one that `bocl list` shows, or your own ``package.module:function``; and its arguments.
 
     Building a network of your own imports the module and calls the function: a config is code.
+
+    weights     pretrained weights: a name that `bocl list` shows, or the path of a file of tensors (.safetensors, .pth)
+    sha256      that the file of weights must have; those with a name have their own
+    pretrained  whether the weights are kept that your function gives the network
     """
 
     build: str = "mlp"
     arguments: dict[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+    sha256: Sha256 | None = None
+    pretrained: bool = False
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether tasks grow from a network that was trained before."""
+        return self.pretrained or self.weights is not None
 
 
 @dataclass(frozen=True)

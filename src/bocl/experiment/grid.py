@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Literal
 
 from bocl.errors import FolderError, NetworkError, WorkError
-from bocl.experiment.build import build_method, build_network
+from bocl.experiment.build import build_base, build_method
 from bocl.experiment.config import DEFAULT_PRESET, Config, MethodName, folder_name, load_config, run_name
 from bocl.experiment.run import run
 from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.experiment.store import check_folder
 from bocl.method_table import METHODS, searches
 from bocl.methods.budget import GoalSettings
+from bocl.networks.growing import grows_in
 from bocl.records.events import Callback
 from bocl.records.run_log import JOURNAL
 from bocl.training.device import resolve_device
@@ -34,6 +35,7 @@ def plan(
     seeds: Sequence[int] | None = None,
     out: str | None = None,
     device: str = "auto",
+    data: str | None = None,
     at_once: int = 1,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Grid:
@@ -45,11 +47,11 @@ def plan(
     folder = Path(out) if out else Path("runs") / folder_name(source or DEFAULT_PRESET)
     if os.path.isfile(folder / JOURNAL):
         raise FolderError(f"{folder} is a run; give the folder above it, in which a run is called METHOD-seedN")
-    graph = build_network(base.network)
+    network = build_base(base, data)
     grid: Grid = []
     for method in chosen_methods(methods, base):
         try:
-            build_method(replace(base, method=method), graph, device)
+            build_method(replace(base, method=method), network, device)
         except NetworkError as error:
             if methods != "all":
                 raise
@@ -59,7 +61,7 @@ def plan(
             tell(f"{method} does not search: budgets, targets and prior trials have no part in it")
         configs = [replace(base, method=method, seed=seed) for seed in seeds or [base.seed]]
         grid += [(config, folder / run_name(method, config.seed)) for config in configs]
-    check_at_once(at_once, len(grid), resolve_device(device), graph.draws)
+    check_at_once(at_once, len(grid), resolve_device(device), grows_in(network).draws)
     return grid
 
 

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from bocl.errors import ConfigError, DataError, FolderError, InputError
 from bocl.experiment.audit import RunAudit
 from bocl.experiment.audit import audit as audit_run
-from bocl.experiment.build import build_method, build_network, stream_of_entries
-from bocl.experiment.config import Config, NetworkSettings, config_with
+from bocl.experiment.build import base_of, build_base, build_method, module_to_load, stream_of_entries
+from bocl.experiment.config import OWN_NETWORK, Config, NetworkSettings, config_with
 from bocl.experiment.given import array_fingerprint, given_tasks
 from bocl.experiment.run import Tasks, run_tasks
 from bocl.experiment.store import recorded_config
@@ -30,6 +30,7 @@ from bocl.methods.method import Learner
 from bocl.methods.saving import load
 from bocl.methods.seen import SeenTask
 from bocl.networks.graph import Graph
+from bocl.networks.growing import Base
 from bocl.networks.trace import trace
 from bocl.progress.display import Display
 from bocl.records.events import Callback, ignore_events, in_turn
@@ -44,7 +45,6 @@ from bocl.tasks.task import Split, Task, TaskStream
 from bocl.training.device import resolve_device
 
 OWN_TASKS = "own tasks"  # the name of a stream that comes one task at a time
-OWN_NETWORK = "own network"  # that of a network that was given as a module
 
 
 class OpenRun:
@@ -53,10 +53,12 @@ class OpenRun:
     Answers are those of the learner in the last checkpoint; see ``Learner`` for ``predict`` and its kin.
     """
 
-    def __init__(self, folder: Path, config: Config, graph: Graph | None, device: str) -> None:
+    def __init__(self, folder: Path, config: Config, network: nn.Module | Graph | None, device: str) -> None:
         self.folder = folder
         self.config = config
-        self._graph, self._device = graph, device
+        self._module = network if isinstance(network, nn.Module) else None
+        self._graph: Base | None = network if isinstance(network, Graph) else None
+        self._device = device
         self._loaded: tuple[int, Learner] | None = None
 
     def learn(
@@ -117,12 +119,14 @@ class OpenRun:
         """Return a learner ready for its first task; a run restores it to where its last task left it."""
         if self._graph is None:
             self._graph = self.learner.graph if self._log().tasks else None
+        if self._graph is None and self._module is not None:
+            self._graph = base_of(self._module, self.config, self._device)
         if self._graph is None and self.config.network.build == OWN_NETWORK:
             raise ConfigError(f"{self.folder} has learnt no task yet, so its network is not stored; give it again")
         if self._graph is None:
             if self.config.network == NetworkSettings():
                 self.config = replace(self.config, network=suitable_network(stream[len(stream) - 1]))
-            self._graph = build_network(self.config.network)
+            self._graph = build_base(self.config, device=self._device)
         return build_method(self.config, self._graph, self._device)
 
     @property
@@ -140,7 +144,8 @@ class OpenRun:
         """The learner in the last checkpoint; it is a copy, and what it learns is not recorded."""
         log = self._log()
         if self._loaded is None or self._loaded[0] != log.lines:
-            learner: Learner = load(self.folder, device=self._device)
+            module = module_to_load(self.config, trust=True, given=self._module)
+            learner: Learner = load(self.folder, device=self._device, network=module)
             self._loaded = (log.lines, learner)
         return self._loaded[1]
 
@@ -170,7 +175,7 @@ class OpenRun:
         data    a folder in which the files of tasks lie now
         stream  tasks that were given as arrays, any of them
         """
-        return audit_run(self.folder, data=data, device=self._device, stream=stream)
+        return audit_run(self.folder, data=data, device=self._device, stream=stream, network=self._module)
 
     def __repr__(self) -> str:
         names = [record.name for record in self.records]
@@ -187,27 +192,34 @@ class OpenRun:
 
 
 def open(
-    folder: str | Path, network: nn.Module | Graph | None = None, *, device: str = "auto", **settings: Any
+    folder: str | Path,
+    network: nn.Module | Graph | None = None,
+    *,
+    pretrained: bool = False,
+    device: str = "auto",
+    **settings: Any,
 ) -> OpenRun:
     """Open a run that learns tasks as they come, or begin one in a new folder.
 
-    network   the base network; left out, the run's own, or for a new run one that suits its first task
-    settings  sections of the config for a new run: method="fixed", seed=1, recipe=Recipe(…), search=SearchSettings(…)
+    network     the base network; left out, the run's own, or for a new run one that suits its first task
+    pretrained  whether its weights are kept, and every task grows from them
+    settings    sections of the config for a new run: method="fixed", seed=1, recipe=Recipe(…), search=SearchSettings(…)
     """
     folder = Path(folder)
     resolve_device(device)
-    graph = None if network is None else network if isinstance(network, Graph) else trace(network)
     recorded = _recorded(folder)
     if recorded is None:
-        return _begin(folder, Config(**settings), graph, device)
-    return OpenRun(folder, _same(folder, recorded, settings), graph, device)
+        return _begin(folder, Config(**settings), network, device, pretrained)
+    if isinstance(network, nn.Module) and not recorded.network.keeps_weights:
+        network = trace(network)
+    return OpenRun(folder, _same(folder, recorded, settings), network, device)
 
 
 def open_from_overrides(folder: str | Path, overrides: Sequence[str], *, device: str = "auto") -> OpenRun:
     """Open or begin a run with ``a.b=c`` settings, as the command line gives them."""
     if _recorded(Path(folder)) is None:
         resolve_device(device)
-        return _begin(Path(folder), config_with(overrides), None, device)
+        return _begin(Path(folder), config_with(overrides), None, device, pretrained=False)
     opened = open(folder, device=device)
     recorded = to_plain(opened.config)
     if config_with(overrides, recorded) != opened.config:
@@ -223,10 +235,12 @@ def _recorded(folder: Path) -> Config | None:
     return recorded_config(starts[0].config, path) if starts else None
 
 
-def _begin(folder: Path, config: Config, graph: Graph | None, device: str) -> OpenRun:
+def _begin(folder: Path, config: Config, network: nn.Module | Graph | None, device: str, pretrained: bool) -> OpenRun:
     stream = replace(config.stream, name=OWN_TASKS, tasks=None)
-    named = config.network if graph is None else NetworkSettings(build=OWN_NETWORK)
-    return OpenRun(folder, replace(config, stream=stream, network=named), graph, device)
+    named = config.network if network is None else NetworkSettings(build=OWN_NETWORK, pretrained=pretrained)
+    if isinstance(network, nn.Module) and not pretrained:
+        network = trace(network)  # which refuses what cannot grow before anything is written
+    return OpenRun(folder, replace(config, stream=stream, network=named), network, device)
 
 
 def _same(folder: Path, config: Config, settings: dict[str, Any]) -> Config:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bocl.errors import FolderError, InputError
 from bocl.experiment.audit import check_untouched, refuse_journal, same_data
+from bocl.experiment.build import module_to_load
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import read_child, reads_of_child
 from bocl.experiment.scoring import ScoredSamples, mean_gates, score
@@ -68,7 +69,8 @@ def pick(
         stream, why = found.stream, found.missing.get(before.index)
         if stream is None or why:
             raise InputError(f"{folder}: the picked child is scored on its task, but {why}")
-        method: BOCL = load(folder / store.log.checkpoint, device=device)
+        module = module_to_load(config, trust=trust)
+        method: BOCL = load(folder / store.log.checkpoint, device=device, network=module)
         growth = read_child(store, method.network, before.trials, number, method.seen[-1].classes)
         method.replace_last(growth)
         tasks = [stream[index] for index in range(carried, before.index + 1)]
@@ -86,7 +88,8 @@ def pick(
             attention=mean_gates(method, before.index, samples.validation[-1]),
             reads=growth.reads,
         )
-        store.start(config, method, start.data, given=start.given, prior_trials=store.log.prior_trials)
+        trials, base = store.log.prior_trials, start.base
+        store.start(config, method, start.data, given=start.given, prior_trials=trials, base=base)
         store.commit(record, method, make_canaries(method, tasks[-1]))
         return Picked(before, store.finished[-1])
 

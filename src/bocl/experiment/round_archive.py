@@ -12,7 +12,7 @@ from bocl.experiment.store import RunStore
 from bocl.methods.rounds import LocalTrainer, Round, RoundTrainer, TrainedChild, ignore
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_tensors
-from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.growing import GrowingNetwork
 from bocl.networks.growth import Growth
 from bocl.records.events import Callback, ignore_events
 from bocl.records.record import RoundFit, RoundRecord, TaskRecord, Trial
@@ -39,7 +39,7 @@ class RoundArchive:
     def __call__(
         self,
         asked: Round,
-        network: ExpandableNetwork,
+        network: GrowingNetwork,
         data: DeviceTask,
         callback: Callback = ignore_events,
         on_halving: Callable[[int], None] = ignore,
@@ -74,7 +74,7 @@ class RoundArchive:
         self._store.keep_round(facts, join_tensors([child.growth.tensors for child in children]))
         return children
 
-    def _recall(self, record: RoundRecord, asked: Round, network: ExpandableNetwork) -> list[TrainedChild]:
+    def _recall(self, record: RoundRecord, asked: Round, network: GrowingNetwork) -> list[TrainedChild]:
         where = f"{self._store.log.path}: round {record.number} of task {record.task + 1}"
         reads = record.reads or asked.reads  # early records have none: they read all, or nothing
         for what, old, new in (
@@ -92,7 +92,7 @@ class RoundArchive:
         children = []
         for growth, fit in zip(growths, record.fits, strict=True):
             effort = Effort(fit.samples, fit.seconds)
-            ended = Fit(fit.accuracy, fit.loss, fit.epochs, effort)
+            ended = Fit(fit.accuracy, fit.loss, fit.epochs, effort, fit.confidence)
             children.append(TrainedChild(growth, ended, fit.failure, fit.rungs))
             self.recalled_seconds += fit.seconds
         return children
@@ -101,7 +101,7 @@ class RoundArchive:
 def read_growths(
     store: RunStore,
     record: RoundRecord,
-    network: ExpandableNetwork,
+    network: GrowingNetwork,
     reads: Sequence[tuple[int, ...]],
     classes: int,
 ) -> list[Growth]:
@@ -124,9 +124,7 @@ def read_growths(
     ]
 
 
-def read_child(
-    store: RunStore, network: ExpandableNetwork, trials: Sequence[Trial], number: int, classes: int
-) -> Growth:
+def read_child(store: RunStore, network: GrowingNetwork, trials: Sequence[Trial], number: int, classes: int) -> Growth:
     """Return what child ``number`` of the last task's trials added to the network.
 
     Trials are the children of the task's rounds, in order. A base network may have been trained before them, to
@@ -162,5 +160,7 @@ def _written(child: TrainedChild) -> dict[str, Any]:
     fit = child.fit
     loss = fit.loss if math.isfinite(fit.loss) else math.nan  # a loss that ran away is as good as none
     samples, seconds = fit.effort.samples, fit.effort.seconds
-    written = asdict(RoundFit(fit.accuracy, loss, fit.epochs, samples, seconds, child.failure, child.rungs))
+    written = asdict(
+        RoundFit(fit.accuracy, loss, fit.epochs, samples, seconds, child.failure, child.rungs, fit.confidence)
+    )
     return written if child.rungs else {name: value for name, value in written.items() if name != "rungs"}

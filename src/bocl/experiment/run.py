@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import nn
+
 from bocl.errors import FolderError
 from bocl.experiment.audit import check_files, check_learner, check_untouched
-from bocl.experiment.build import build_method, build_network, build_stream
-from bocl.experiment.config import OWN_STREAM, Config
+from bocl.experiment.build import base_of, build_base, build_method, build_stream
+from bocl.experiment.config import OWN_NETWORK, OWN_STREAM, Config
 from bocl.experiment.given import check_given, given_tasks
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import RoundArchive
@@ -51,6 +53,7 @@ def run(
     folder: str | Path,
     *,
     stream: TaskStream | None = None,
+    network: nn.Module | None = None,
     device: str = "auto",
     data: str | None = None,
     callback: Callback = ignore_events,
@@ -64,12 +67,17 @@ def run(
     Everything that can be wrong with the input is found before the folder is touched.
 
     stream         instead of the one that the config names
+    network        instead of the one that the config names; ``network.pretrained`` says whether its weights are kept
     audit          prove after every task that the earlier ones are untouched, else stop with WorkError
     shares_device  how many runs share it, for the record: the times of a run that shared it are not its own
     headline       whether the run stands for its method in its study, for the record
     on_cost        called at the end with the seconds that writing and auditing took
     """
-    graph = build_network(config.network)
+    if network is None:
+        base = build_base(config, data, device)
+    else:
+        config = replace(config, network=replace(config.network, build=OWN_NETWORK))
+        base = base_of(network, config, device)
     if stream is None:
         stream = build_stream(config, data)
     else:
@@ -80,7 +88,7 @@ def run(
     return run_tasks(
         config,
         folder,
-        build_method(config, graph, device),
+        build_method(config, base, device),
         Tasks(stream, given),
         callback=callback,
         audit=audit,
@@ -118,7 +126,8 @@ def run_tasks(
             return store.finished
         data_hash = stream.fingerprint() if tasks.given else _check_same_data(store, stream)
         trials_hash = _check_same_prior_trials(store, config)
-        store.restore(learner)
+        store.restore(learner)  # with the pretrained weights that were saved, once a task is finished
+        base_hash = _check_same_base(store, learner)
         if store.finished:
             with store.timed():  # damage is found before anything is built on it
                 check_learner(store.folder, store.log, learner)
@@ -131,6 +140,7 @@ def run_tasks(
             data_hash,
             given=tasks.given,
             prior_trials=trials_hash,
+            base=base_hash,
             shares_device=shares_device,
             headline=headline,
         )
@@ -216,6 +226,16 @@ def _check_same_prior_trials(store: RunStore, config: Config) -> str:
         raise FolderError(
             f"{config.prior_trials} is not the file of prior trials that {store.log.path} began with: its sha256 is "
             "another; give that file back, or another folder with --out"
+        )
+    return found
+
+
+def _check_same_base(store: RunStore, learner: Learner) -> str:
+    """Return the sha256 of the pretrained weights, '' without such; refuse to resume with others."""
+    found = learner.base_sha256()
+    if store.log.starts and store.log.starts[0].base != found:
+        raise FolderError(
+            f"{store.log.path} was begun with other pretrained weights; give those back, or another folder with --out"
         )
     return found
 

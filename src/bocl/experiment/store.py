@@ -124,6 +124,7 @@ class RunStore:
         *,
         given: Sequence[GivenTask] = (),
         prior_trials: str = "",
+        base: str = "",
         shares_device: int = 1,
         headline: bool | None = None,
     ) -> None:
@@ -141,6 +142,8 @@ class RunStore:
             "versions": versions(),
             "data": data,
             "prior_trials": prior_trials,
+            "base": base,
+            "base_stored": learner.parameters().get("base", 0),
             "machine": machine(learner.device),
             "shares_device": shares_device,
             "headline": headline,

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bocl.errors import ConfigError, did_you_mean
-from bocl.experiment.build import build_method, build_network
+from bocl.experiment.build import build_base, build_method
 from bocl.experiment.config import Config, MethodName, folder_name, load_config, run_name, unfit_for_folder
 from bocl.settings import parse, read_toml
 
@@ -108,6 +108,7 @@ def jobs(
     names: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     overrides: Sequence[str] = (),
+    data: str | None = None,
 ) -> list[Job]:
     """Return the runs of studies, each once; each is built once to find mistakes first.
 
@@ -115,6 +116,7 @@ def jobs(
     names      only these runs
     seeds      instead of a study's
     overrides  of every run, after its own
+    data       folder in which data and pretrained weights are looked for
     """
     known = {entry.title for study in studies for entry in study.run}
     for name in names or ():
@@ -141,7 +143,7 @@ def jobs(
         wanted[job.run_place] = replace(job, headline=headline)
     for job in wanted.values():
         config = job.config()
-        build_method(config, build_network(config.network), "cpu")
+        build_method(config, build_base(config, data), "cpu")
     return list(wanted.values())
 
 

@@ -23,7 +23,7 @@ from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
 from bocl.methods.method import Learned, State
 from bocl.methods.missed_goals import warn_if_missed
-from bocl.methods.reading import Choice, ReadingSpace, own_parameters, reading_choices
+from bocl.methods.reading import ReadingSpace, reading_choices
 from bocl.methods.reward import RewardSettings
 from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.methods.seen import SeenTask
@@ -41,6 +41,8 @@ from bocl.settings import parse_value
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
+
+FEW_SAMPLES = 100  # validation samples: with fewer, one of them is more than a point of accuracy
 
 
 class BOCL(GrowingLearner):
@@ -67,17 +69,20 @@ class BOCL(GrowingLearner):
         tasks: int = 10,
         searcher: SearcherFactory = make_searcher,
         prior_trials: Sequence[Experience] = (),
+        pretrained: bool = False,
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
     ) -> None:
-        """Take an nn.Module of conv, linear, norm and pool layers. Only its shape is used; the seed makes the weights.
+        """Take an nn.Module of conv, linear, norm and pool layers; with ``growth.form`` = low-rank, any module.
 
         tasks         how many there will be: a total budget is spread over them
         searcher      makes a searcher from a ``Problem`` and the search settings: your own, or the one settings name
         prior_trials  what searches of other runs tried: data for the searches of this one
+        pretrained    whether the module's weights are kept: they stay as they are, and every task grows from them.
+                      Otherwise only its shape is used, and the seed makes the weights
         """
-        super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device, pretrained=pretrained)
         self.search = checked("search", search, SearchSettings)
         self.reward = checked("reward", reward, RewardSettings)
         self.goal = checked("goal", goal, GoalSettings)
@@ -86,7 +91,7 @@ class BOCL(GrowingLearner):
         self.prior_trials = tuple(checked("prior_trials", task, Experience) for task in prior_trials)
         check_experience(self.prior_trials, len(self.graph.groups), "prior_trials")
         self.history: list[Experience] = []  # what the search of every task that was searched tried
-        search.bounds_for(self.graph.widths)  # refuse bounds that do not fit now, not at the second task
+        search.bounds_for(self.network.first_bounds())  # refuse bounds that do not fit now, not at the second task
 
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
         """Search, train, keep the best child."""
@@ -112,18 +117,20 @@ class BOCL(GrowingLearner):
         rounds = RoundMaker(
             data.index, data.classes, self.recipe, self.seed, self.search.memory_gb, self.search.children_at_once
         )
-        choices = reading_choices(self.network, data) if self.seen else (Choice("own", ()),)
-        space = ReadingSpace(self.network, data.classes, choices)
+        space = ReadingSpace(self.network, data.classes, reading_choices(self.network, data))
+        fresh = not self.seen and not self.network.pretrained  # there is nothing yet that could grow
         cost = growth_cost(space, self.reward)
         alpha, tolerance = self.reward.alpha, self._tolerance
-        # What is left of a total budget is shared out after the first task.
-        budget = task_budget(self.network, self.goal, tasks=self._tasks_left) if self.seen else None
-        if tolerance is not None and self.goal.budget is None:  # no task costs more than a network of its own
+        # What is left of a total budget is shared out after the task that makes the network.
+        budget = None if fresh else task_budget(self.network, self.goal, tasks=self._tasks_left)
+        if tolerance is not None and self.goal.budget is None and not self.network.pretrained:
+            # No task costs more than a network of its own; to read may cost more even if nothing grows.
             least = int(space.parameters(np.zeros((1, len(space.bounds(self.graph.widths))), dtype=np.int64))[0])
-            own = max(own_parameters(self.network, data.classes), least)  # to read may cost more even if nothing grows
+            own = max(self.network.own_parameters(data.classes), least)
             budget = own if budget is None else min(budget, own)
+        few = tolerance is not None and len(data.validation) < FEW_SAMPLES
         problem = Problem(
-            space.bounds(self.search.bounds_for(self.graph.widths)),
+            space.bounds(self.search.bounds_for(self.network.first_bounds())),
             parameters=space.parameters,
             penalty=lambda points: (alpha or 0.0) * cost(points),
             history=(*self.prior_trials, *self.history),
@@ -132,15 +139,17 @@ class BOCL(GrowingLearner):
             target=self.goal.target,
             tolerance=tolerance,
             choices=space.kinds,
+            measure="confidence" if few else "accuracy",
         )
         halving = self.search.halving
         candidates = Candidates(self.network, data, problem, space, cost, rounds, trainer, callback, halving=halving)
         # Without a tolerance the first task has the whole base network, and so it has where that is out of bounds.
-        if not self.seen and (tolerance is None or not candidates.own_network(problem)):
+        if fresh and (tolerance is None or not candidates.own_network(problem)):
             base = candidates.train_base("base")
             check_trained(base.fit.accuracy, data.name, base.failure)
             return Expansion(base.growth, effort=base.fit.effort)
-        difficulty = bool(self.seen) and wants_difficulty(self.searcher, self.search)
+        # M_t compares with a fresh network; beside a pretrained one that says nothing.
+        difficulty = not fresh and not self.network.pretrained and wants_difficulty(self.searcher, self.search)
         return expand(candidates, problem, self.search, self.searcher, difficulty=difficulty)
 
     def check_budget(self, classes: int) -> None:

@@ -18,8 +18,8 @@ from pydantic import Field
 
 from bocl.checks import Fraction, Positive, PositiveInt, section
 from bocl.errors import ConfigError
-from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import GrowthSpace
+from bocl.methods.reading import reads_of
+from bocl.networks.growing import GrowingNetwork
 from bocl.search.lattice import largest, scaled
 from bocl.search.settings import MOST_UNITS
 from bocl.widths import Widths
@@ -39,8 +39,9 @@ class GoalSettings:
     total_budget  most parameters stored after the last task; what one task leaves, those after it may use
     target        validation accuracy to be reached: the smallest network that does is wanted, whatever reward.alpha
     tolerance     accuracy that may be lost for a smaller network: the smallest one is wanted that is so close to the
-                  best the search finds, or within the standard error of that one if it is larger. It is the goal where
-                  no target and no reward.alpha is given
+                  best the search finds, or within the standard error of that one if it is larger (up to twice as
+                  much). It is the goal where no target and no reward.alpha is given. With fewer than 100 validation
+                  samples, networks are compared by the mean probability of the right class instead of accuracy
     """
 
     budget: Budget | None = None
@@ -49,10 +50,10 @@ class GoalSettings:
     tolerance: Fraction = 0.005
 
 
-def check_affordable(network: ExpandableNetwork, goal: GoalSettings, classes: int, *, tasks: int) -> None:
+def check_affordable(network: GrowingNetwork, goal: GoalSettings, classes: int, *, tasks: int) -> None:
     """Refuse budgets within which not even z = 0 fits for each of ``tasks`` more tasks of ``classes`` classes."""
     base = _base_parameters(network, classes)
-    later = tasks if network.tasks else tasks - 1
+    later = tasks - 1 if _makes_network(network) else tasks
     each = _least(network, classes) if later else 0
     if goal.budget is not None and each > goal.budget:
         raise ConfigError(
@@ -63,12 +64,12 @@ def check_affordable(network: ExpandableNetwork, goal: GoalSettings, classes: in
     if goal.total_budget is not None and least > goal.total_budget:
         raise ConfigError(
             f"goal.total_budget is {goal.total_budget:,}, but "
-            + ("what is stored, " if network.tasks else "the base network, ")
+            + ("the base network, " if _makes_network(network) else "what is stored, ")
             + f"and {counted(later, 'more task')} without growing, take {least:,} parameters; give at least {least:,}"
         )
 
 
-def task_budget(network: ExpandableNetwork, goal: GoalSettings, *, tasks: int) -> int | None:
+def task_budget(network: GrowingNetwork, goal: GoalSettings, *, tasks: int) -> int | None:
     """Return the most parameters the next of ``tasks`` more tasks may add; None where there is no limit."""
     limits = [goal.budget] if goal.budget is not None else []
     if goal.total_budget is not None:
@@ -76,24 +77,26 @@ def task_budget(network: ExpandableNetwork, goal: GoalSettings, *, tasks: int) -
     return min(limits, default=None)
 
 
-def most_units(network: ExpandableNetwork, shape: Widths, classes: int, *, tasks: int, left: int) -> int:
+def most_units(network: GrowingNetwork, shape: Widths, classes: int, *, tasks: int, left: int) -> int:
     """Return the largest k for which ``tasks`` more tasks of ``classes`` classes add at most ``left`` parameters.
 
-    Each grows the network by ``scaled(shape, k)``, a first one by the base network whatever k. -1 where not even
-    k = 0 fits. What is added never falls as k rises, so k is found by bisection.
+    Each grows the network by ``scaled(shape, k)``, and one that makes the network by all of it. -1 where not even k = 0
+    fits. What is added never falls as k rises, so k is found by bisection.
     """
+    reads, graph = network.settings.reads, network.graph
+    nothing = reads == "own" or (reads == "choose" and network.pretrained)
 
     def fits(k: int) -> bool:
         steps = [scaled(shape, k)] * tasks
-        if not network.tasks:
-            steps[0] = network.graph.widths
-        widths, room = network.widths(), left
-        for z in steps:
-            room -= int(GrowthSpace(network.graph, widths, classes, network.settings).count_all(z))
+        if _makes_network(network):
+            steps[0] = graph.widths
+        read, room = network.widths(reads_of(network)), left
+        for number, z in enumerate(steps, start=len(network.tasks)):
+            room -= int(network.space_after(read, classes).count_all(z))
             if room < 0:
                 return False
-            if network.settings.reads != "first":
-                widths = network.graph.total([widths, z])
+            if not nothing and (number == 0 or reads != "first"):
+                read = graph.total([read, z])
         return True
 
     high = 1
@@ -102,22 +105,29 @@ def most_units(network: ExpandableNetwork, shape: Widths, classes: int, *, tasks
     return largest(high, fits)
 
 
-def _stored(network: ExpandableNetwork) -> int:
+def _stored(network: GrowingNetwork) -> int:
     return sum(network.parameters().values())
 
 
-def _base_parameters(network: ExpandableNetwork, classes: int) -> int:
-    """Count what is stored, or what the first task will store."""
-    if network.tasks:
-        return _stored(network)
-    return int(network.space(classes).count_all(network.graph.widths))
+def _makes_network(network: GrowingNetwork) -> bool:
+    """Whether the next task makes the network that later ones grow from."""
+    return not network.tasks and not network.pretrained
 
 
-def _least(network: ExpandableNetwork, classes: int) -> int:
-    """Count the least that one more task can add; before the first task, what the second will add."""
+def _base_parameters(network: GrowingNetwork, classes: int) -> int:
+    """Count what is stored, or what the task that makes the network will store."""
+    return network.own_parameters(classes) if _makes_network(network) else _stored(network)
+
+
+def _least(network: GrowingNetwork, classes: int) -> int:
+    """Count the least that one more task can add; before the task that makes the network, what the next will add."""
     graph, reads = network.graph, network.settings.reads
-    if reads == "own":
-        return int(GrowthSpace.first(graph, classes).count_all((1,) * len(graph.groups)))
-    read = None if reads == "all" else (0,)
-    widths = network.widths(read) if network.tasks else graph.widths  # of the first task, at most
-    return int(GrowthSpace(graph, widths, classes, network.settings).count_all(graph.no_units))
+    if network.pretrained:
+        read = network.widths(network.all_tasks[: {"all": None, "first": 1}.get(reads, 0)])
+    elif reads == "own":
+        return int(network.space_after(graph.no_units, classes).count_all((1,) * len(graph.groups)))
+    elif _makes_network(network):
+        read = graph.widths  # of the first task, at most
+    else:
+        read = network.widths(None if reads == "all" else (0,))
+    return int(network.space_after(read, classes).count_all(graph.no_units))

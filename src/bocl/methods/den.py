@@ -102,6 +102,7 @@ class DEN(Learner):
     name: ClassVar[str] = "den"
     forgets: ClassVar[bool] = True
     if_out_of_memory: ClassVar[str] = "smaller den.expansion, recipe.batch_size or network"
+    graph: Graph
     network: StampedNetwork
 
     def __init__(

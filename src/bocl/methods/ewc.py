@@ -121,6 +121,7 @@ class EWC(Learner):
 
     name: ClassVar[str] = "ewc"
     forgets: ClassVar[bool] = True
+    graph: Graph
     network: PlainNetwork
 
     def __init__(

@@ -19,8 +19,8 @@ from bocl.methods.reading import ReadingSpace
 from bocl.methods.reward import RewardSettings, make_cost
 from bocl.methods.rounds import RoundMaker, RoundTrainer, TrainedChild, padding
 from bocl.methods.searcher_answers import as_widths, asked_widths, check_searcher
-from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import Growth, GrowthSpace
+from bocl.networks.growing import GrowingNetwork, GrowingSpace
+from bocl.networks.growth import Growth
 from bocl.records.events import Callback, RoundStarted, TrialDone
 from bocl.records.record import Diagnostics, Limit, Trial
 from bocl.search.lattice import lies_in
@@ -70,8 +70,8 @@ def expand(
     are doubled and the search goes on, with what is left of its trials.
     """
     zero = (0,) * len(problem.bounds)
-    if "first" not in problem.choices and problem.choices:
-        zero = candidates.space.point((1,) * problem.groups, problem.choices[0])  # the smallest network of its own
+    if problem.choices == ("own",):
+        zero = candidates.space.point((1,) * problem.groups, "own")  # the smallest network of its own
     own = candidates.own_network(problem)
     given = list(dict.fromkeys([zero, *own])) if difficulty else own or [zero]  # the two may be the same
     if difficulty:
@@ -162,7 +162,7 @@ class Candidates:
 
     def __init__(
         self,
-        network: ExpandableNetwork,
+        network: GrowingNetwork,
         data: DeviceTask,
         problem: Problem,
         space: ReadingSpace,
@@ -235,17 +235,19 @@ class Candidates:
         return winner, best
 
     def _trial(self, point: Widths, child: TrainedChild) -> Trial:
-        row, accuracy = np.array([point], dtype=np.int64), np.array([child.fit.accuracy])
+        row = np.array([point], dtype=np.int64)
         widths, choice = self.space.parted(point)
-        return Trial(
+        trial = Trial(
             widths,
             child.fit.accuracy,
             int(self.problem.parameters(row)[0]),
-            float(self.problem.reward(accuracy, row)[0]),
+            math.nan,
             float(self._cost(row)[0]),
             choice.kind,
             child.rungs,
+            child.fit.confidence,
         )
+        return replace(trial, reward=float(self.problem.reward(np.array([self.problem.measured(trial)]), row)[0]))
 
     def _halving_of(self, points: Sequence[Widths]) -> Halving | None:
         """Return when children of a round are stopped; a network of the task's own in the base shape never is."""
@@ -253,13 +255,14 @@ class Candidates:
         own = self.own_network(self.problem)
         spared = [place for place, point in enumerate(points) if point in own]
         recipe = self._rounds.recipe
-        return halving_for(recipe.epochs_of(recipe.steps(len(self._data.train))), len(points), sizes, spared)
+        epochs = recipe.epochs_of(recipe.steps(len(self._data.train)))
+        return halving_for(epochs, len(points), sizes, spared, by=self.problem.measure)
 
 
 def growth_cost(space: ReadingSpace, reward: RewardSettings) -> Cost:
     """What units cost, as a function of points (n, entries)."""
 
-    def cost_of(growths: GrowthSpace) -> Cost:
+    def cost_of(growths: GrowingSpace) -> Cost:
         def weights(z: NDArray[np.int64]) -> NDArray[np.int64]:
             parts = growths.count(z)
             return parts["shared"] + parts["heads"] + parts["norms"]

@@ -36,7 +36,8 @@ from bocl.wording import counted
 class FixedSettings:
     """Of the method `fixed`.
 
-    widths    units added for every task after the first: one number for all groups, or one per group
+    widths    units added for every task after the first, or ranks for every task in low-rank growth: one number for
+              all groups, or one per group
     budget    most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
     children  so many are trained for every task after the first, and the best on validation samples is kept
     """
@@ -72,12 +73,14 @@ class Fixed(GrowingLearner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        pretrained: bool = False,
     ) -> None:
         """Take any network BOCL takes.
 
-        tasks  how many there will be: over these the budget is spread
+        tasks       how many there will be: over these the budget is spread
+        pretrained  as in BOCL
         """
-        super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device, pretrained=pretrained)
         self.settings = checked("settings", settings, FixedSettings)
         self.tasks = checked("tasks", tasks, PositiveInt)
         self._shape = per_group("fixed.widths", settings.widths, len(self.graph.groups))
@@ -85,11 +88,11 @@ class Fixed(GrowingLearner):
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
         """Train the fixed growth, once or several times, and keep the best."""
         z = self._step(task.classes)
-        count = self.settings.children if self.seen else 1
+        count = self.settings.children if self.seen or self.pretrained else 1
         rounds = RoundMaker(data.index, data.classes, self.recipe, self.seed, memory_gb=SearchSettings().memory_gb)
         first = seed_for(self.seed, "base", data.index)
         others = [seed_for(self.seed, "base", data.index, at) for at in range(1, count)]
-        reads = reads_of(self.network) if self.seen else ()
+        reads = reads_of(self.network)
         asked = rounds.children("base", [z] * count, [first, *others], pad_to=z, reads=[reads] * count)
         callback(RoundStarted(asked.purpose, asked.widths))
         children = trainer(asked, self.network, data, callback)
@@ -115,7 +118,9 @@ class Fixed(GrowingLearner):
                     f"fixed.budget is {budget:,}, which the base network, and attention and a head for each of "
                     f"{every}, exceed; give a larger budget or a smaller network"
                 )
-            if len(self.seen) > 1:  # what rounding left over does not make later tasks larger than earlier ones
+            if len(self.seen) > (
+                not self.pretrained
+            ):  # what rounding left over does not make later tasks larger than earlier ones
                 k = min(k, max(self.network.growths[-1].widths))
             z = scaled(self._shape, k)
-        return z if self.seen else self.graph.widths
+        return z if self.seen or self.pretrained else self.graph.widths

@@ -26,8 +26,15 @@ class Frozen(Fixed):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        pretrained: bool = False,
     ) -> None:
-        """Take any network BOCL takes."""
+        """Take any network BOCL takes. Of a pretrained one, no task adds more than a head."""
         super().__init__(
-            network, settings=FixedSettings(widths=0), growth=growth, recipe=recipe, seed=seed, device=device
+            network,
+            settings=FixedSettings(widths=0),
+            growth=growth,
+            recipe=recipe,
+            seed=seed,
+            device=device,
+            pretrained=pretrained,
         )

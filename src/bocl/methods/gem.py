@@ -81,6 +81,7 @@ class GEM(Learner):
     name: ClassVar[str] = "gem"
     forgets: ClassVar[bool] = True
     if_out_of_memory: ClassVar[str] = "a smaller recipe.batch_size, gem.memories or network"
+    graph: Graph
     network: PlainNetwork
 
     def __init__(

@@ -6,12 +6,18 @@ import torch
 from torch import Tensor, nn
 
 from bocl.checks import checked
+from bocl.errors import ConfigError
 from bocl.methods.method import Learned, Learner
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph
+from bocl.networks.growing import Base, GrowingNetwork, pretrained_base
 from bocl.networks.growth import Growth, GrowthSettings, count_tensors
+from bocl.networks.low_rank.backbone import Backbone
+from bocl.networks.low_rank.network import FactoredNetwork
+from bocl.networks.pretrained import Pretrained
 from bocl.tasks.task import Task
 from bocl.training.batches import DeviceTask
+from bocl.training.device import resolve_device
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
 from bocl.widths import Widths
@@ -21,20 +27,36 @@ class GrowingLearner(Learner):
     """A learner whose network grows for every task and whose earlier tasks are frozen."""
 
     forgets = False
-    network: ExpandableNetwork
+    network: GrowingNetwork
 
     def __init__(
         self,
-        network: nn.Module | Graph,
+        network: nn.Module | Base,
         *,
         growth: GrowthSettings,
         recipe: Recipe,
         seed: int,
         device: str | torch.device,
+        pretrained: bool = False,
     ) -> None:
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
         self.growth = checked("growth", growth, GrowthSettings)
-        self.network = ExpandableNetwork(self.graph, growth, self.device)
+        self.pretrained = checked("pretrained", pretrained, bool)
+        if growth.form == "low-rank" and not pretrained:
+            raise ConfigError(
+                "growth.form is low-rank, which adapts a trained network and keeps its weights; pass pretrained=True, "
+                "or grow by units"
+            )
+        if growth.form == "low-rank" and isinstance(network, Graph):
+            raise ConfigError("growth.form is low-rank, which adapts an nn.Module; a traced graph has no weights")
+        if pretrained and isinstance(network, nn.Module):
+            network = pretrained_base(network, growth, resolve_device(device))
+        base = network.tensors if isinstance(network, Pretrained) else None
+        graph = network.graph if isinstance(network, Pretrained) else network
+        super().__init__(graph, recipe=recipe, seed=seed, device=device)
+        if isinstance(self.graph, Backbone):
+            self.network = FactoredNetwork(self.graph)
+        else:
+            self.network = ExpandableNetwork(self.graph, growth, self.device, pretrained=pretrained, base=base)
 
     def _commit(self, task: Task, growth: Growth, data: DeviceTask) -> Learned:
         """Keep a winner, scored once more in compact form, the form it will predict in."""
@@ -43,6 +65,10 @@ class GrowingLearner(Learner):
         parameters = count_tensors(growth.tensors)
         return Learned(task.name, growth.widths, score, parameters, reads=growth.reads)
 
+    def base_sha256(self) -> str:
+        """Return a sha256 of the pretrained weights that tasks grow from; '' without such."""
+        return self.network.base_sha256()
+
     def widths_by_task(self) -> list[Widths]:
         """Return what every task added."""
         return [growth.widths for growth in self.network.growths]
@@ -50,13 +76,10 @@ class GrowingLearner(Learner):
     def tensors_by_task(self) -> list[dict[str, Tensor]]:
         """Return every tensor of each task, as stored and, ``compact/…``, as used to predict."""
         return [
-            {**own, **{f"compact/{name}": tensor for name, tensor in task.weights.items()}}
-            for own, task in zip(super().tensors_by_task(), self.network.tasks, strict=True)
+            {**own, **{f"compact/{name}": tensor for name, tensor in weights.items()}}
+            for own, weights in zip(self.network.tensors_by_task(), self.network.compact_weights(), strict=True)
         ]
 
     def gate_openness(self, task: int, inputs: Tensor, /) -> dict[str, Tensor]:
         """Return {gated layer: mean gate on the units of every task up to this one}; NaN for tasks it does not read."""
-        read = torch.tensor([*self.network.growths[task].reads, task], device=inputs.device)
-        found = self.network.tasks[task].openness(inputs)
-        missing = inputs.new_full((task + 1,), torch.nan)
-        return {layer: missing.index_copy(0, read, means) for layer, means in found.items()}
+        return self.network.gate_openness(task, inputs)

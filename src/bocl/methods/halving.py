@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bocl.records.record import Measure
+
 FEWEST_EPOCHS = 4  # with fewer, a quarter of them says nothing
 FEWEST_CHILDREN = 3
 
@@ -17,15 +19,19 @@ class Halving:
     keep    how many of them go on, for every rung
     sizes   parameters that each child adds
     spared  children that are never stopped, by their places in the round; they count towards ``keep``
+    by      what they are compared by
     """
 
     rungs: tuple[int, ...]
     keep: tuple[int, ...]
     sizes: tuple[int, ...]
     spared: tuple[int, ...] = ()
+    by: Measure = "accuracy"
 
 
-def halving_for(epochs: int, count: int, sizes: Sequence[int], spared: Sequence[int] = ()) -> Halving | None:
+def halving_for(
+    epochs: int, count: int, sizes: Sequence[int], spared: Sequence[int] = (), by: Measure = "accuracy"
+) -> Halving | None:
     """Return the halving of a round of ``count`` children; None where it would stop nobody or know too little.
 
     After a quarter of the epochs a third of the children go on, after half of them a quarter, both rounded up. At least
@@ -41,27 +47,27 @@ def halving_for(epochs: int, count: int, sizes: Sequence[int], spared: Sequence[
             rungs.append(rung)
             keep.append(staying)
             going = staying
-    return Halving(tuple(rungs), tuple(keep), tuple(sizes), tuple(spared)) if rungs else None
+    return Halving(tuple(rungs), tuple(keep), tuple(sizes), tuple(spared), by) if rungs else None
 
 
-def going_on(accuracies: Mapping[int, float], halving: Halving, keep: int) -> list[int]:
+def going_on(scores: Mapping[int, float], halving: Halving, keep: int) -> list[int]:
     """Return the places of the children that go on after a rung, in the order of the round.
 
-    accuracies  of the children that are compared, by place; all of them are numbers
+    scores  what the children are compared by, by place; all of them are numbers
     """
-    order = ranked(accuracies, halving.sizes)
+    order = ranked(scores, halving.sizes)
     spared = [place for place in order if place in halving.spared]
     others = [place for place in order if place not in halving.spared]
     return sorted(spared + others[: max(keep - len(spared), 0)])
 
 
-def ranked(accuracies: Mapping[int, float], sizes: Sequence[int]) -> list[int]:
-    """Return places, best first: the most accurate; among equals fewer parameters first, then lower places.
+def ranked(scores: Mapping[int, float], sizes: Sequence[int]) -> list[int]:
+    """Return places, the highest score first; among equals fewer parameters first, then lower places.
 
     Size does not count beyond that. Ranked by what a goal makes of both, or by Pareto fronts, small children that are
     only small take the places of those that would win in the end.
     """
-    return sorted(accuracies, key=lambda place: (-accuracies[place], sizes[place], place))
+    return sorted(scores, key=lambda place: (-scores[place], sizes[place], place))
 
 
 def _divided(number: int, by: int) -> int:

@@ -31,6 +31,7 @@ class Joint(Learner):
 
     name: ClassVar[str] = "joint"
     forgets: ClassVar[bool] = True
+    graph: Graph
     network: PlainNetwork
 
     def __init__(

@@ -25,11 +25,12 @@ from bocl.checks import Natural, checked
 from bocl.errors import DataError
 from bocl.methods.failures import Listener, out_of_memory_explained
 from bocl.methods.rounds import LocalTrainer, RoundTrainer
-from bocl.methods.seen import SeenTask, check_inputs, check_task, seen_from, task_number
+from bocl.methods.seen import SeenTask, check_inputs, check_task, check_text, seen_from, task_number, text_from
 from bocl.networks.by_task import part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Shapes
+from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.trace import trace
 from bocl.records.events import Callback, TaskStarted, ignore_events, in_turn
 from bocl.records.interrupts import held_back
@@ -37,6 +38,7 @@ from bocl.records.record import Diagnostics, Limit, Trial
 from bocl.tasks.labels import Label
 from bocl.tasks.samples import checked_labels
 from bocl.tasks.task import Task
+from bocl.tasks.texts import TextFormat, are_texts
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
@@ -133,12 +135,17 @@ class Learner:
     if_out_of_memory: ClassVar[str] = "a smaller recipe.batch_size or network"
     network: Network
 
-    def __init__(self, network: nn.Module | Graph, *, recipe: Recipe, seed: int, device: str | torch.device) -> None:
-        self.graph = network if isinstance(network, Graph) else trace(network)
+    graph: Graph | Backbone
+
+    def __init__(
+        self, network: nn.Module | Graph | Backbone, *, recipe: Recipe, seed: int, device: str | torch.device
+    ) -> None:
+        self.graph = network if isinstance(network, Graph | Backbone) else trace(network)
         self.recipe = checked("recipe", recipe, Recipe)
         self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
         self.seen: list[SeenTask] = []
+        self.text: TextFormat | None = None  # how texts become samples, once a task of texts is learnt
 
     def learn(
         self,
@@ -158,11 +165,13 @@ class Learner:
             return self._learn_shown(task, callback, trainer)
         listener = Listener(callback)
         with self._all_or_nothing(), usual_surroundings(), out_of_memory_explained(self.if_out_of_memory, listener):
+            check_text(task, self.text, self.seen)
             check_task(self.graph, task, self.seen)
             self.check_budget(task.classes)
             data = task_to_device(task, len(self.seen), self.device)
             learned = self._learn(task, data, listener, trainer or LocalTrainer())
             self.seen.append(SeenTask.of(task))
+            self.text = task.text
         return learned
 
     def _learn_shown(self, task: Task, callback: Callback, trainer: RoundTrainer | None) -> Learned:
@@ -207,9 +216,11 @@ class Learner:
         Where the method forgets nothing they have the same bits as on the day the task was learnt.
 
         x  (n, *shape), as the task's samples came, which are scaled here; for a task of bytes, float32 is taken as
-           already scaled (``Split.inputs``)
+           already scaled (``Split.inputs``); for a task of texts, a list of strings, or their token ids
         """
         number = task_number(task, self.seen)
+        if self.text is not None and are_texts(x):
+            x = self.text.encode(x, "x").ids
         return self.network.predict(check_inputs(x, number, self.seen, self.device), number)
 
     def predict_proba(self, x: Any, task: int | str) -> Tensor:
@@ -258,18 +269,26 @@ class Learner:
 
         save(self, folder)
 
+    def export(self, task: int | str, folder: str | Path, to: str = "peft") -> Path:
+        """Write one task of low-rank growth to a new folder: as a `peft` adapter, or with `merged` weights."""
+        from bocl.methods.exporting import export
+
+        return export(self, task, folder, to)
+
     # What is kept between two tasks.
 
     def state(self) -> State:
         """Return what has been learnt: the network's, the tasks seen, and what the method keeps besides."""
         kept = self._kept()
         facts, tensors = self.network.stored()
-        facts = {**facts, "seen": [asdict(entry) for entry in self.seen], **kept.facts}
+        text = {} if self.text is None else {"text": asdict(self.text)}
+        facts = {**facts, "seen": [asdict(entry) for entry in self.seen], **text, **kept.facts}
         return State(facts, {**tensors, **{EXTRA + name: value for name, value in kept.tensors.items()}})
 
     def check_state(self, state: State) -> None:
         """Refuse a saved state that is not one of this method: its facts first, then every tensor by name and shape."""
         seen = seen_from(state.facts, self.graph)
+        text_from(state.facts)
         kept, own = split_extra(state.tensors)
         check_tensors(own, self.network.stored_shapes(state.facts, [entry.classes for entry in seen]))
         self._check_kept(State(state.facts, kept), seen)
@@ -277,7 +296,7 @@ class Learner:
     @usual_surroundings()
     def restore(self, state: State) -> None:
         """Take back what ``state`` returned, in a method made with the same settings."""
-        self.seen = seen_from(state.facts, self.graph)
+        self.seen, self.text = seen_from(state.facts, self.graph), text_from(state.facts)
         kept, own = split_extra(state.tensors)
         self.network.restore(state.facts, own, [entry.classes for entry in self.seen])
         self._restore_kept(State(state.facts, kept))
@@ -297,6 +316,10 @@ class Learner:
 
     def check_budget(self, classes: int) -> None:
         """Refuse, before anything is trained, a budget that tasks of so many classes exceed even if nothing grows."""
+
+    def base_sha256(self) -> str:
+        """Return a sha256 of the pretrained weights that tasks grow from; '' without such."""
+        return ""
 
     def recall(self, tasks: Sequence[Task]) -> None:
         """Take back the data of the tasks learnt before, where the method needs it and no saved state holds it."""

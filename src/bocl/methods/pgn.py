@@ -61,6 +61,7 @@ class PGN(Learner):
     name: ClassVar[str] = "pgn"
     forgets: ClassVar[bool] = False
     if_out_of_memory: ClassVar[str] = "smaller pgn.width, pgn.adapter or recipe.batch_size"
+    graph: Graph
     network: LateralNetwork
 
     def __init__(

@@ -1,5 +1,7 @@
 """What a task may read of earlier ones: all, the first, the one whose features serve it best, or nothing.
 
+To read nothing is to have a network of its own, or to grow from the pretrained base alone where there is one.
+
 A linear probe finds that one: ridge regression from the features before a task's head to the labels, one column per
 class. It is the task with the least error on validation samples,
 
@@ -16,10 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bocl.networks.blocks import with_all_they_read
 from bocl.networks.compact import CompactNetwork
-from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import GrowthSpace
+from bocl.networks.growing import GrowingNetwork
+from bocl.networks.low_rank.network import TaskModule
 from bocl.records.record import ReadsKind
 from bocl.search.problem import IntArray
 from bocl.seeding import seed_for
@@ -41,41 +42,42 @@ class Choice:
     reads: tuple[int, ...]
 
 
-def reads_of(network: ExpandableNetwork) -> tuple[int, ...]:
-    """Return the tasks that the next one reads where nothing is chosen."""
-    return {"own": (), "first": network.all_tasks[:1]}.get(network.settings.reads, network.all_tasks)
+def reads_of(network: GrowingNetwork) -> tuple[int, ...]:
+    """Return the tasks that the next one reads where nothing is chosen: all, or of a pretrained network none."""
+    found: dict[str, tuple[int, ...]] = {"own": (), "first": network.all_tasks[:1], "all": network.all_tasks}
+    return found.get(network.settings.reads, () if network.pretrained else network.all_tasks)
 
 
-def reading_choices(network: ExpandableNetwork, data: DeviceTask) -> tuple[Choice, ...]:
-    """Return what the next task may read, a network of its own last; one way where the settings name it."""
-    settled = network.settings.reads
+def reading_choices(network: GrowingNetwork, data: DeviceTask) -> tuple[Choice, ...]:
+    """Return what the next task may read; one way where the settings name it.
+
+    A network of its own comes last, or the pretrained base alone first.
+    """
+    nothing: ReadsKind = "base" if network.pretrained else "own"
+    settled, everything = network.settings.reads, network.all_tasks
+    if settled == "own" or not everything:
+        return (Choice(nothing, ()),)
     if settled != "choose":
         return (Choice(settled, reads_of(network)),)
-    first = network.all_tasks[:1]
-    found = [Choice("first", first)]
-    room = MOST_TO_READ * own_parameters(network, data.classes)
+    found = [Choice("base", ())] if network.pretrained else [Choice("first", everything[:1])]
+    room = MOST_TO_READ * network.own_parameters(data.classes)
 
     def affordable(reads: tuple[int, ...]) -> bool:
         return int(network.space(data.classes, reads).count_all(network.graph.no_units)) <= room
 
-    lineages = {task: with_all_they_read([task], network.growths) for task in network.all_tasks[1:]}
-    near = [task for task, reads in lineages.items() if affordable(reads)][1 - MOST_PROBED :]
-    if near:
-        best = nearest(network, data, [0, *near])
-        if best:
+    always = everything[: 0 if network.pretrained else 1]  # the first task can be read in another way
+    lineages = {task: network.lineage(task) for task in everything[len(always) :]}
+    useful = [task for task, reads in lineages.items() if any(network.widths(reads)) and affordable(reads)]
+    if near := useful[len(always) - MOST_PROBED :]:
+        best = nearest(network, data, [*always, *near])
+        if best not in always:
             found.append(Choice("near", lineages[best]))
-    everything = network.all_tasks
-    if everything not in [choice.reads for choice in found] and affordable(everything):
+    if everything not in [choice.reads for choice in found] and any(network.widths()) and affordable(everything):
         found.append(Choice("all", everything))
-    return (*found, Choice("own", ()))
+    return tuple(found) if network.pretrained else (*found, Choice("own", ()))
 
 
-def own_parameters(network: ExpandableNetwork, classes: int) -> int:
-    """Count what a task of so many classes takes as a network of its own, of the base network's shape."""
-    return int(GrowthSpace.first(network.graph, classes).count_all(network.graph.widths))
-
-
-def nearest(network: ExpandableNetwork, data: DeviceTask, tasks: Sequence[int]) -> int:
+def nearest(network: GrowingNetwork, data: DeviceTask, tasks: Sequence[int]) -> int:
     """Return which of some tasks has the features that serve this one best."""
     with torch.no_grad(), repeatable_products("float32"):
         train, validation = (_some(split, data.index) for split in (data.train, data.validation))
@@ -90,7 +92,7 @@ def _some(split: DeviceSplit, task: int) -> tuple[Tensor, Tensor]:
 
 
 def _probe_error(
-    network: CompactNetwork, train: tuple[Tensor, Tensor], validation: tuple[Tensor, Tensor], classes: int
+    network: CompactNetwork | TaskModule, train: tuple[Tensor, Tensor], validation: tuple[Tensor, Tensor], classes: int
 ) -> float:
     """Return the mean squared error of a linear probe on the validation samples."""
     (features, labels), (others, true) = ((network.features(x).double().cpu(), y.cpu()) for x, y in (train, validation))
@@ -109,7 +111,7 @@ class ReadingSpace:
     Counts are exact for every choice.
     """
 
-    def __init__(self, network: ExpandableNetwork, classes: int, choices: Sequence[Choice]) -> None:
+    def __init__(self, network: GrowingNetwork, classes: int, choices: Sequence[Choice]) -> None:
         self.choices = tuple(choices)
         self.spaces = [network.space(classes, choice.reads) for choice in choices]
         self.groups = len(network.graph.groups)

@@ -15,9 +15,8 @@ from typing import Any, Protocol, TypeVar
 from bocl.errors import BoclError
 from bocl.methods.failures import NOT_FINITE, Listener, is_out_of_memory
 from bocl.methods.halving import Halving, going_on
-from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.growing import GrowingChildren, GrowingNetwork
 from bocl.networks.growth import Growth
-from bocl.networks.stacked import Children
 from bocl.records.events import Callback, EpochDone, OutOfMemory, ignore_events
 from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask
@@ -72,7 +71,7 @@ class TrainedChild:
     A child that failed has a reason. One that was stopped because others were ahead has none. Neither has tensors or
     an accuracy.
 
-    rungs  its validation accuracy at every rung it reached, if its round has any
+    rungs  what it was compared by at every rung it reached, if its round has any
     """
 
     growth: Growth
@@ -96,7 +95,7 @@ class RoundTrainer(Protocol):
     def __call__(
         self,
         asked: Round,
-        network: ExpandableNetwork,
+        network: GrowingNetwork,
         data: DeviceTask,
         callback: Callback = ignore_events,
         on_halving: Callable[[int], None] = ignore,
@@ -186,7 +185,7 @@ class LocalTrainer:
     def __call__(
         self,
         asked: Round,
-        network: ExpandableNetwork,
+        network: GrowingNetwork,
         data: DeviceTask,
         callback: Callback = ignore_events,
         on_halving: Callable[[int], None] = ignore,
@@ -218,12 +217,11 @@ class LocalTrainer:
             callback(OutOfMemory(at_once))
 
 
-def _parts(asked: Round, network: ExpandableNetwork, at_once: int) -> list[Places]:
+def _parts(asked: Round, network: GrowingNetwork, at_once: int) -> list[Places]:
     """Return the places of the children that are trained together: they read the same tasks, ``at_once`` at most."""
     alike: dict[Hashable, list[int]] = {}
-    unpadded = any(norm.kind == "group" for norm in network.graph.norms)  # in a network of its own
     for place, (z, reads) in enumerate(zip(asked.widths, asked.reads, strict=True)):
-        alike.setdefault((reads, z if unpadded and not reads else None), []).append(place)
+        alike.setdefault((reads, z if network.own_only_alike and not reads else None), []).append(place)
     return [
         tuple(places[start : start + at_once]) for places in alike.values() for start in range(0, len(places), at_once)
     ]
@@ -241,7 +239,7 @@ class _RoundInTraining:
     def __init__(
         self,
         asked: Round,
-        network: ExpandableNetwork,
+        network: GrowingNetwork,
         data: DeviceTask,
         cache: StepCache | None,
         listener: Listener,
@@ -253,7 +251,7 @@ class _RoundInTraining:
             "on_epoch": lambda *facts: listener(EpochDone(*facts)),
             "cache": cache,
         }
-        self._waiting: dict[Places, Training[Children]] = {}
+        self._waiting: dict[Places, Training[GrowingChildren]] = {}
         self._rungs: dict[int, tuple[float, ...]] = dict.fromkeys(range(len(asked.widths)), ())
 
     def halve(self, parts: Sequence[Places], halving: Halving, until: int, keep: int) -> list[Places]:
@@ -276,11 +274,11 @@ class _RoundInTraining:
             if math.isnan(fit.accuracy):
                 self._end(place, fit, NOT_FINITE)
             else:
-                self._rungs[place] += (fit.accuracy,)
-        accuracies = {place: fit.accuracy for place, fit in fits.items() if place not in self.ended}
-        chosen = going_on(accuracies, halving, keep)
-        for place in accuracies.keys() - chosen:
-            self._end(place, replace(fits[place], accuracy=math.nan))
+                self._rungs[place] += (getattr(fit, halving.by),)
+        scores = {place: getattr(fit, halving.by) for place, fit in fits.items() if place not in self.ended}
+        chosen = going_on(scores, halving, keep)
+        for place in scores.keys() - chosen:
+            self._end(place, replace(fits[place], accuracy=math.nan, confidence=math.nan))
         for part, training in list(self._waiting.items()):
             del self._waiting[part]
             staying = tuple(place for place in part if place in chosen)
@@ -292,14 +290,14 @@ class _RoundInTraining:
     def finish(self, parts: Sequence[Places]) -> None:
         """Train the children of these parts to the end."""
 
-        def finished(places: Places) -> tuple[Children, list[Fit]]:
+        def finished(places: Places) -> tuple[GrowingChildren, list[Fit]]:
             training = self._waiting.pop(places, None)
             if training is not None:
                 return training.network, training.finish()
             children = _grow(self._asked, self._network, places)
             return children, train(children, [self._data], self._asked.recipe, **self._options)
 
-        def end(places: Places, trained: tuple[Children, list[Fit]]) -> None:
+        def end(places: Places, trained: tuple[GrowingChildren, list[Fit]]) -> None:
             children, fits = trained
             for at, (place, fit) in enumerate(zip(places, fits, strict=True)):
                 if math.isnan(fit.accuracy):
@@ -340,14 +338,15 @@ class _RoundInTraining:
         self.ended[place] = TrainedChild(growth, fit, failure, self._rungs[place])
 
 
-def _grow(asked: Round, network: ExpandableNetwork, places: Places) -> Children:
+def _grow(asked: Round, network: GrowingNetwork, places: Places) -> GrowingChildren:
     widths, reads = [asked.widths[place] for place in places], asked.reads[places[0]]
     seeds = [asked.seeds[place] for place in places]
-    pad_to = asked.pad_to if reads or len(set(widths)) > 1 else widths[0]
+    whole = network.pretrained or reads or len(set(widths)) > 1
+    pad_to = asked.pad_to if whole else widths[0]
     return network.grow(widths, asked.classes, seeds=seeds, pad_to=pad_to, reads=reads)
 
 
-def _children_that_fit(asked: Round, network: ExpandableNetwork, data: DeviceTask) -> int:
+def _children_that_fit(asked: Round, network: GrowingNetwork, data: DeviceTask) -> int:
     """Return how many children may be trained together within the round's limits; one child is never too many."""
     at_once = min(len(asked.widths), asked.children_at_once or len(asked.widths))
     if at_once == 1 or asked.memory_gb is None:

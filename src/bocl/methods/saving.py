@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
+from torch import nn
 
 from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError, did_you_mean
 from bocl.method_table import METHODS
@@ -29,7 +30,11 @@ from bocl.methods.earlier_models import upgrade
 from bocl.methods.method import Learner, State
 from bocl.methods.tensor_files import pack, unpack
 from bocl.networks.check import check_graph
-from bocl.networks.graph import from_json, to_json
+from bocl.networks.graph import Graph, from_json, to_json
+from bocl.networks.growth import GrowthSettings
+from bocl.networks.library import make_network
+from bocl.networks.low_rank.backbone import Backbone, description_of
+from bocl.networks.low_rank.backbone import to_json as backbone_to_json
 from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, make_folder, open_file, write_whole
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
@@ -67,7 +72,7 @@ def save(method: Learner, folder: str | Path) -> None:
         "format": FORMAT,
         "method": method.name,
         "settings": _settings_of(method),
-        "graph": to_json(method.graph),
+        "graph": _network_json(method.graph),
         "facts": as_json(state.facts, "facts"),
         "weights": {"file": name, "sha256": digest},
     }
@@ -166,10 +171,14 @@ def _seal(model: Mapping[str, Any]) -> str:
 
 
 @usual_surroundings()
-def load(folder: str | Path, *, device: str | torch.device = "auto", **options: Any) -> Any:
+def load(
+    folder: str | Path, *, device: str | torch.device = "auto", network: nn.Module | None = None, **options: Any
+) -> Any:
     """Rebuild a learner from its folder; it predicts the same bits and can learn further tasks.
 
     folder   of ``save``, or of a run, whose last checkpoint is taken
+    network  of a learner that grows by low-rank factors: a module of the same code, if it is not one of bocl's own. Its
+             weights come from the folder
     options  what a save cannot hold, such as BOCL's ``searcher``
     """
     resolve_device(device)  # a mistake of the caller is raised before, and apart from, what is wrong with the folder
@@ -184,9 +193,8 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     _check_options(kind, options)
     model, tensors = _read_both(folder)
     try:
-        graph = from_json(model["graph"])
-        check_graph(graph)
         settings = _parse_settings(kind, model["settings"])
+        graph = _network_of(model["graph"], settings, network, resolve_device(device), path)
         method: Learner = kind(graph, device=device, **settings)
     except _SENSELESS as error:
         raise _unreadable(path, error) from error
@@ -201,6 +209,37 @@ def load(folder: str | Path, *, device: str | torch.device = "auto", **options: 
     return method
 
 
+def _network_json(network: Graph | Backbone) -> dict[str, Any]:
+    return backbone_to_json(network) if isinstance(network, Backbone) else to_json(network)
+
+
+def _network_of(
+    data: dict[str, Any], settings: Mapping[str, Any], given: nn.Module | None, device: torch.device, path: Path
+) -> Graph | Backbone:
+    """Return the network that a model is of; a module of the user's own code must be given."""
+    if "backbone" not in data:
+        graph = from_json(data)
+        check_graph(graph)
+        if given is not None:
+            raise InputError(f"{path} holds all of its network; leave out network=")
+        return graph
+    about = description_of(data)
+    if given is None and about.build is None:
+        raise InputError(
+            f"{path} holds a model that adapts a {about.kind}, whose code is yours; give such a module with network="
+        )
+    if given is None and about.build is not None:
+        given = make_network(str(about.build["build"]), parse_value(dict[str, Any], about.build["arguments"], "build"))
+    assert given is not None
+    backbone = Backbone(given, settings.get("growth", GrowthSettings(form="low-rank")), device)
+    if backbone.description.tensors != about.tensors or backbone.head != about.head:
+        raise InputError(
+            f"{path} holds a model that adapts another module: a {about.kind} with {len(about.tensors)} tensors, not "
+            f"this {backbone.description.kind} with {len(backbone.description.tensors)}"
+        )
+    return backbone
+
+
 def check_whole(folder: Path) -> None:
     """Refuse a folder in which a part of the model is missing or damaged; it is not built."""
     _read_both(folder)
@@ -213,7 +252,7 @@ def read_state(folder: Path, method: Learner, *, tasks: int) -> State:
         model, tensors = _read_both(folder)
         if model["method"] != method.name:
             raise FolderError(f"{folder} holds a model of {_show(model['method'])}, not of '{method.name}'")
-        if model["graph"] != json.loads(json.dumps(to_json(method.graph))):
+        if model["graph"] != json.loads(json.dumps(_network_json(method.graph))):
             raise FolderError(f"{folder} holds a model of another network")
         try:
             saved = type(method)(method.graph, device="cpu", **_parse_settings(type(method), model["settings"]))

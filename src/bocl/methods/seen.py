@@ -21,11 +21,16 @@ from bocl.networks.check import check_takes
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSpace, initialise
+from bocl.networks.low_rank.backbone import Backbone
 from bocl.settings import parse_value
 from bocl.tasks.labels import Label, label_from_json
 from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Scaling, Task
+from bocl.tasks.texts import TextFormat
+from bocl.training.batches import columns_for, token_lengths
 from bocl.wording import counted, shown
+
+EXAMPLES = 4  # samples that a module of any kind is watched on
 
 
 @dataclass(frozen=True)
@@ -40,13 +45,15 @@ class SeenTask:
     in_bytes: bool  # its samples are uint8
     labels: tuple[Any, ...] = ()  # what people call its classes; none where they are the numbers from 0
     columns: tuple[str, ...] = ()  # what people call its features, if it was a table
+    padding: int | None = None  # of samples that are token ids: the one that stands for no token
 
     @staticmethod
     def of(task: Task) -> SeenTask:
         """Return what is kept of this task."""
         mean, std = task.train.mean, task.train.std
         shape, in_bytes = task.input_shape, _in_bytes(task)
-        return SeenTask(task.name, task.classes, shape, mean, std, in_bytes, task.labels, task.columns)
+        padding = task.train.padding
+        return SeenTask(task.name, task.classes, shape, mean, std, in_bytes, task.labels, task.columns, padding)
 
     @cached_property
     def _scalings(self) -> dict[torch.device, Scaling]:
@@ -70,7 +77,7 @@ class SeenTask:
         return self.labels or tuple(range(self.classes))
 
 
-def seen_from(facts: Mapping[str, Any], graph: Graph) -> list[SeenTask]:
+def seen_from(facts: Mapping[str, Any], graph: Graph | Backbone) -> list[SeenTask]:
     """Read the tasks seen from saved facts, or refuse those that this network cannot have learnt."""
     seen: tuple[SeenTask, ...] = parse_value(tuple[SeenTask, ...], facts["seen"], "facts.seen")
     seen = tuple(replace(entry, labels=tuple(map(label_from_json, entry.labels))) for entry in seen)
@@ -80,11 +87,29 @@ def seen_from(facts: Mapping[str, Any], graph: Graph) -> list[SeenTask]:
         sound = entry.classes >= 1 and entry.shape and min(entry.shape) >= 1 and entry.shape == seen[0].shape
         if not sound or not {len(entry.mean), len(entry.std)} <= {1, entry.shape[0]}:
             raise NetworkError(f"facts.seen[{index}] has classes, a shape, a mean or a std that cannot be")
-        check_takes(graph, entry.shape, entry.classes)
+        if isinstance(graph, Graph):
+            check_takes(graph, entry.shape, entry.classes)
     return list(seen)
 
 
-def check_task(graph: Graph, task: Task, seen: Sequence[SeenTask]) -> None:
+def text_from(facts: Mapping[str, Any]) -> TextFormat | None:
+    """Read from saved facts how texts become samples; None where tasks are no texts."""
+    found: TextFormat | None = parse_value(TextFormat | None, facts.get("text"), "facts.text")
+    return found
+
+
+def check_text(task: Task, before: TextFormat | None, seen: Sequence[SeenTask]) -> None:
+    """Refuse a task whose texts were turned into token ids in another way than those of the tasks before."""
+    now = getattr(task, "text", None)
+    if seen and now != before:
+        what = "was" if now and before and now.sha256 == before.sha256 else "comes with another tokenizer, or was"
+        raise DataError(
+            f"task '{task.name}' {what} made from texts in another way than the tasks before; give all tasks the same "
+            "tokenizer and length"
+        )
+
+
+def check_task(graph: Graph | Backbone, task: Task, seen: Sequence[SeenTask]) -> None:
     """Refuse a task whose samples the network cannot take, before anything is trained."""
     if not isinstance(task, Task):
         several = hasattr(task, "test_split") or (isinstance(task, list | tuple) and isinstance((*task, None)[0], Task))
@@ -95,6 +120,11 @@ def check_task(graph: Graph, task: Task, seen: Sequence[SeenTask]) -> None:
         )
     if seen:
         _check_like_before(task, seen[0])
+    if isinstance(graph, Backbone):
+        few = task.train.raw[:EXAMPLES]
+        graph.fit(task.train.scaling(graph.device)(few.to(graph.device)))
+        return
+    if seen:
         return
     try:
         growth = initialise(GrowthSpace.first(graph, task.classes), graph.widths, seed=0)
@@ -168,6 +198,8 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
         )
     check_size(tuple(values.shape), where)
     given = _as_tensor(values, where)
+    if about.padding is not None:
+        return _token_ids(given, about.padding, where).to(device)
     if about.in_bytes and given.dtype not in (torch.uint8, torch.float32):
         raise DataError(
             f"{where} of type {_type_name(given)}, but the task was learnt from bytes; give uint8, or float32 scaled "
@@ -187,6 +219,16 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
             row = int((~torch.isfinite(inputs)).nonzero()[0, 0])
             raise DataError(f"{where} hold numbers that are not finite in float32, first in sample {row}; fill them in")
     return inputs
+
+
+def _token_ids(given: Tensor, padding: int, where: str) -> Tensor:
+    """Return token ids (n, length), cut down to the longest text."""
+    if given.is_floating_point() or given.dtype == torch.bool or (given < 0).any():
+        raise DataError(
+            f"{where} of type {_type_name(given)}, but the task was learnt from texts; give strings, or their ids"
+        )
+    lengths = token_lengths(given, padding)
+    return given.int()[:, : columns_for(int(lengths.amax()) if len(given) else 1, given.shape[1])]
 
 
 def _check_range(inputs: Tensor, low: float, high: float, about: SeenTask, where: str) -> None:

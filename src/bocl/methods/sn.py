@@ -39,6 +39,7 @@ class SN(Learner):
 
     name: ClassVar[str] = "sn"
     forgets: ClassVar[bool] = True
+    graph: Graph
     network: PlainNetwork
 
     def __init__(

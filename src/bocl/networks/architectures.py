@@ -19,14 +19,14 @@ MOST_LAYERS = 1000  # far beyond what can be trained
 
 
 @contextmanager
-def _leaving_random_numbers() -> Iterator[None]:
+def leaving_random_numbers() -> Iterator[None]:
     """Draw first weights, which nobody uses, and leave the random numbers of the process as they were."""
     device = torch.get_default_device()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         yield
 
 
-@_leaving_random_numbers()
+@leaving_random_numbers()
 def mlp(inputs: int, hidden: Sequence[int], classes: int = 10) -> nn.Sequential:
     """A multilayer perceptron with ReLU on flattened inputs: ``mlp(784, [312, 128])``."""
     inputs, classes = checked("mlp.inputs", inputs, PositiveInt), checked("mlp.classes", classes, PositiveInt)
@@ -59,13 +59,13 @@ class LeNet(nn.Module):
         return self.head(self.relu(self.fc2(self.relu(self.fc1(x)))))  # type: ignore[no-any-return]
 
 
-@_leaving_random_numbers()
+@leaving_random_numbers()
 def lenet(channels: int = 3, classes: int = 10) -> LeNet:
     """LeNet-5 for 32 x 32 images: 62,006 parameters with 3 channels and 10 classes."""
     return LeNet(checked("lenet.channels", channels, PositiveInt), checked("lenet.classes", classes, PositiveInt))
 
 
-@_leaving_random_numbers()
+@leaving_random_numbers()
 def convnet(channels: int = 3, widths: Sequence[int] = (16, 32), hidden: int = 64, classes: int = 10) -> nn.Sequential:
     """A small convolutional network for images of any size: 3 x 3 convolutions, pools, and one hidden linear layer."""
     before = checked("convnet.channels", channels, PositiveInt)
@@ -105,7 +105,7 @@ class _Residual(nn.Module):
         return self.relu(residual + self.shortcut(x))  # type: ignore[no-any-return]
 
 
-@_leaving_random_numbers()
+@leaving_random_numbers()
 def resnet(
     channels: int = 3, widths: Sequence[int] = (16, 32, 64), blocks: int = 1, classes: int = 10
 ) -> nn.Sequential:

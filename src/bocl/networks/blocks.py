@@ -7,7 +7,8 @@ weight from a unit of block b to one of block a is
     of b's columns    if b reads a
     0                 if neither reads the other
 
-Tasks are numbers; ``growths[t]`` is what task t added.
+Tasks are numbers; ``growths[t]`` is what task t added. The block of a pretrained base has the number BASE_BLOCK, and
+every task reads it.
 """
 
 from __future__ import annotations
@@ -21,18 +22,37 @@ from bocl.networks.compact import CompactNetwork
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth
 
+BASE_BLOCK = -1
+Growths = Sequence[Growth] | Mapping[int, Growth]
 
-def with_all_they_read(tasks: Iterable[int], growths: Sequence[Growth]) -> tuple[int, ...]:
+
+def with_all_they_read(tasks: Iterable[int], growths: Growths) -> tuple[int, ...]:
     """Return tasks and all that they read, in order."""
     return tuple(sorted({other for task in tasks for other in (*growths[task].reads, task)}))
 
 
-def frozen_network(graph: Graph, growths: Sequence[Growth], tasks: Sequence[int]) -> CompactNetwork:
-    """Return the layers that the blocks of ``tasks``, one at least, make; it has no gates, norms or head."""
+def frozen_network(graph: Graph, growths: Growths, tasks: Sequence[int], *, own_norms: bool = True) -> CompactNetwork:
+    """Return the layers that the blocks of ``tasks``, one at least, make; it has no gates and no head.
+
+    own_norms  whether every task has norms of its own, so that there are none here; else each unit's are those it was
+               added with
+    """
     weights: dict[str, Tensor] = {}
+    if not own_norms:
+        names = [name for name in growths[tasks[0]].tensors if name.startswith("norm/")]
+        of_input = {f"norm/{norm.name}" for norm in graph.norms if norm.source.group is None}
+        for name in names:
+            parts = [growths[task].tensors[name] for task in tasks]
+            weights[name] = parts[0] if name.rpartition("/")[0] in of_input else torch.cat(parts)
     for layer in graph.layers:
         assert layer.group is not None
         prefix, source = f"layer/{layer.name}", layer.source
+        if layer.bias:
+            weights[f"{prefix}/bias"] = torch.cat([growths[task].tensors[f"{prefix}/bias"] for task in tasks])
+        if layer.separate:
+            for place, task in enumerate(tasks):
+                weights[f"{prefix}/weight.{place}"] = growths[task].tensors[f"{prefix}/rows"]
+            continue
         units = _Places(growths, tasks, layer.group)
         inputs = None if source.group is None else _Places(growths, tasks, source.group, source.spread)
         like = growths[tasks[0]].tensors[f"{prefix}/rows"]
@@ -50,14 +70,12 @@ def frozen_network(graph: Graph, growths: Sequence[Growth], tasks: Sequence[int]
                 part = weight[:, inputs.of_one(task)]
                 part.index_copy_(0, units.of(own.reads).to(like.device), read_back)
         weights[f"{prefix}/weight"] = weight
-        if layer.bias:
-            weights[f"{prefix}/bias"] = torch.cat([growths[task].tensors[f"{prefix}/bias"] for task in tasks])
     blocks = tuple(growths[task].widths for task in tasks)
     roots = frozenset(place for place, task in enumerate(tasks) if not growths[task].reads)
     return CompactNetwork(graph, weights, blocks, roots)
 
 
-def latest_norms(graph: Graph, growths: Sequence[Growth], tasks: Sequence[int]) -> dict[str, Tensor]:
+def latest_norms(graph: Graph, growths: Growths, tasks: Sequence[int]) -> dict[str, Tensor]:
     """Return the norms that a task which reads ``tasks`` continues from: of every unit, those of its latest reader."""
     found: dict[str, Tensor] = {}
     for norm in graph.norms:
@@ -76,7 +94,7 @@ def latest_norms(graph: Graph, growths: Sequence[Growth], tasks: Sequence[int]) 
 class _Places:
     """Where the units of some tasks lie in one group, in the order of the tasks; ``spread`` columns each."""
 
-    def __init__(self, growths: Sequence[Growth], tasks: Sequence[int], group: int, spread: int = 1) -> None:
+    def __init__(self, growths: Growths, tasks: Sequence[int], group: int, spread: int = 1) -> None:
         self._slices: dict[int, slice] = {}
         self.count = 0
         for task in tasks:

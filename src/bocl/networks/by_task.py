@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 from bocl.errors import NetworkError
@@ -15,6 +17,16 @@ T = TypeVar("T")
 def join_tensors(by_task: Iterable[Mapping[str, T]]) -> dict[str, T]:
     """Put the tensors or shapes of every task into one mapping."""
     return {f"{task}/{name}": value for task, values in enumerate(by_task) for name, value in values.items()}
+
+
+def sha256_of(tensors: Mapping[str, Tensor]) -> str:
+    """Return one sha256 of several tensors: of their names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}\n".encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def part_tensors(tensors: Mapping[str, Tensor], tasks: int) -> list[dict[str, Tensor]]:

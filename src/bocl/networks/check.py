@@ -6,6 +6,7 @@ Every check raises a NetworkError that names the step or tensor at fault.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,9 +14,18 @@ from torch import Tensor
 from bocl.errors import NetworkError, did_you_mean
 from bocl.networks import functions
 from bocl.networks.compact import assemble
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Source
+from bocl.networks.graph import Add, Function, Graph, Group, Layer, Multiply, Norm, Source
 from bocl.networks.growth import Growth, GrowthSpace, Shapes
 from bocl.widths import Widths
+
+BASE = "base/"  # begins the saved names of a pretrained network's own tensors
+
+
+class Grows(Protocol):
+    """What has groups that grow: a graph, or a backbone."""
+
+    @property
+    def groups(self) -> tuple[Group, ...]: ...
 
 
 def check_graph(graph: Graph) -> None:
@@ -26,7 +36,7 @@ def check_graph(graph: Graph) -> None:
         raise NetworkError(f"the last step, '{last.name}', is not the head: a linear layer of no group")
     groups: list[int | None] = [None]  # of every value
     for step in graph.steps:
-        wanted = 2 if isinstance(step, Add) else 1
+        wanted = 2 if isinstance(step, Add | Multiply) else 1
         if len(step.reads) != wanted or not all(0 <= value < len(groups) for value in step.reads):
             raise NetworkError(f"step '{step.name}' reads {list(step.reads)}; it must read {wanted} earlier values")
         read = groups[step.reads[0]]
@@ -40,9 +50,9 @@ def check_graph(graph: Graph) -> None:
             case Function():
                 _check_function(step, read)
                 groups.append(read)
-            case Add():
-                _require(read is not None, f"step '{step.name}' adds the raw input")
-                _require(read == groups[step.reads[1]], f"step '{step.name}' adds two groups")
+            case Add() | Multiply():
+                _require(read is not None, f"step '{step.name}' computes with the raw input")
+                _require(read == groups[step.reads[1]], f"step '{step.name}' computes with two groups")
                 groups.append(read)
     _check_names(graph)
 
@@ -58,6 +68,12 @@ def _check_layer(layer: Layer, read: int | None, graph: Graph) -> None:
     fits = len(layer.kernel) <= 3 and all(len(size) == len(layer.kernel) for size in sizes)
     _require(fits, f"{where} has a kernel, stride, padding and dilation of different or unknown lengths")
     _require(not layer.kernel or layer.source.spread == 1, f"{where} is a convolution of a flattened value")
+    if layer.separate:
+        _require(bool(layer.kernel) and read is not None, f"{where} is separate, but not a convolution of units")
+        _require(layer.separate != "depthwise" or layer.group == read, f"{where} is depthwise, but opens a group")
+        widths = layer.source.width, 0 if layer.group is None else graph.groups[layer.group].width
+        fits = all(width % layer.groups == 0 for width in widths)
+        _require(fits, f"{where} has {layer.groups} groups for {widths[0]} and {widths[1]} channels")
 
 
 def _check_norm(norm: Norm, read: int | None, graph: Graph) -> None:
@@ -94,7 +110,8 @@ def _check_names(graph: Graph) -> None:
         names = [step.name for step in steps]
         _require(len(set(names)) == len(names), f"two steps have the same name among {', '.join(names)}")
     for number, group in enumerate(graph.groups):
-        opens = any(layer.name == group.name and layer.group == number for layer in graph.layers)
+        openers = [layer for layer in graph.layers if layer.separate != "depthwise"]
+        opens = any(layer.name == group.name and layer.group == number for layer in openers)
         _require(opens, f"group '{group.name}' is opened by no layer of its name")
 
 
@@ -110,21 +127,28 @@ def check_takes(graph: Graph, shape: tuple[int, ...], classes: int) -> None:
     _require(logits.shape == (2, classes), f"the network does not give {classes} logits for samples of shape {shape}")
 
 
-def check_growths(graph: Graph, added: Mapping[str, Widths]) -> None:
-    """Refuse units that no tasks can have added; ``added`` has them in order, by their place in the file."""
+def check_growths(graph: Grows, added: Mapping[str, Widths], *, from_nothing: bool = True) -> None:
+    """Refuse units that no tasks can have added; ``added`` has them in order, by their place in the file.
+
+    from_nothing  whether the first task makes the network, so that it has units in every group
+    """
     for number, (place, units) in enumerate(added.items()):
         fits = len(units) == len(graph.groups) and min(units) >= 0
         _require(fits, f"{place} is {units}; it must be one number of 0 or more for each of {len(graph.groups)} groups")
-        _require(number > 0 or min(units) > 0, f"{place} is {units}; the first network has units in every group")
+        made = number > 0 or not from_nothing or min(units) > 0
+        _require(made, f"{place} is {units}; the first network has units in every group")
 
 
-def check_reads(reads: Sequence[tuple[int, ...]]) -> None:
-    """Refuse tasks that read a later one, or one without all that it reads; ``reads`` has one entry per task."""
+def check_reads(reads: Sequence[tuple[int, ...]], *, with_lineage: bool = True) -> None:
+    """Refuse tasks that read a later one, or one without all that it reads; ``reads`` has one entry per task.
+
+    with_lineage  whether who reads a task reads all that it reads
+    """
     for task, others in enumerate(reads):
         place = f"facts.growths[{task}].reads"
         fits = list(others) == sorted(set(others)) and all(0 <= other < task for other in others)
         _require(fits, f"{place} is {others}; it must be numbers of earlier tasks in order")
-        for other in others:
+        for other in others if with_lineage else ():
             _require(set(reads[other]) <= set(others), f"{place} has {other}, but not all that it reads")
 
 
@@ -137,7 +161,8 @@ def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
     for name, tensor in tensors.items():
         shape, size = tuple(tensor.shape), _plain(wanted[name])
         _require(shape == size, f"tensor '{name}' has shape {shape}; the network needs {size}")
-        _require(tensor.dtype == torch.float32, f"tensor '{name}' is {tensor.dtype}, not torch.float32")
+        ours = not name.startswith(BASE)  # a pretrained module may hold numbers of any type
+        _require(not ours or tensor.dtype == torch.float32, f"tensor '{name}' is {tensor.dtype}, not torch.float32")
 
 
 def _plain(shape: Sequence[int]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +16,9 @@ from torch import Tensor
 
 from bocl.networks import functions
 from bocl.networks.attention import features_and_gates, gate, is_gated
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step
+from bocl.networks.graph import Add, Function, Graph, Layer, Multiply, Norm, Step
 from bocl.networks.growth import Growth
-from bocl.networks.norms import normalise_blocks, scale_and_shift
+from bocl.networks.norms import normalise_blocks, per_channel, scale_and_shift
 from bocl.widths import Widths
 
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -26,7 +27,8 @@ CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 class CompactNetwork:
     """The network as one task sees it.
 
-    weights  layer/NAME/weight (out_t, in_t, *kernel), layer/NAME/bias, and the task's own gate/…, norm/…, head/…
+    weights  layer/NAME/weight (out_t, in_t, *kernel), layer/NAME/bias, and the task's own gate/…, norm/…, head/…; of a
+             separate layer layer/NAME/weight.B (out_B, …, *kernel) for every block B
     blocks   units of every group by the growth that added them, oldest first
     roots    places of the blocks that read no other: the base network's, and those of tasks with a network of their own
     """
@@ -81,9 +83,34 @@ class CompactNetwork:
 
     def _values(self, x: Tensor, head: str = "head") -> list[Tensor]:
         """Return the input and the result of every step."""
-        return evaluate(self.graph.steps, x, partial(self._layer, head=head), self._norm, training=False)
+        return evaluate(self.graph.steps, x, partial(self._layer, head=head), self.norm, training=False)
+
+    def separate_weights(self, layer: Layer) -> list[Tensor]:
+        """Return the weights of a separate layer, one for each block."""
+        return [self.weights[f"layer/{layer.name}/weight.{block}"] for block in range(len(self.blocks))]
+
+    def separate_product(self, layer: Layer, x: Tensor) -> Tensor:
+        """Return a separate layer's product with x (n, in_t, *space), block by block: (n, out_t, *space)."""
+        assert layer.group is not None
+        assert layer.source.group is not None
+        inputs, units = ([z[group] for z in self.blocks] for group in (layer.source.group, layer.group))
+        bias = self.weights.get(f"layer/{layer.name}/bias")
+        biases = [None] * len(units) if bias is None else list(bias.split(units))
+        convolve: Any = CONVOLUTIONS[len(layer.kernel)]
+        parts: list[Tensor] = []
+        for block, (part, weight) in enumerate(zip(x.split(inputs, 1), self.separate_weights(layer), strict=True)):
+            if weight.numel():
+                groups = layer.groups_of(part.shape[1], len(weight), is_root=block in self.roots)
+                sizes = (layer.stride, layer.padding, layer.dilation, groups)
+                parts.append(convolve(part, weight, biases[block], *sizes))
+            elif len(weight):  # units of a growth that has nothing for them to read
+                shape = (len(x), len(weight), *parts[0].shape[2:])
+                parts.append(bias_alone(shape, biases[block], x))
+        return torch.cat(parts, 1)
 
     def _layer(self, layer: Layer, x: Tensor, head: str) -> Tensor:
+        if layer.separate:
+            return self.separate_product(layer, x)
         if self._gated(layer):
             x = gate(x, self.weights, f"gate/{layer.name}")
         weight, bias = self.weight_and_bias(layer, head)
@@ -92,7 +119,8 @@ class CompactNetwork:
         convolve = CONVOLUTIONS[len(layer.kernel)]
         return convolve(x, weight, bias, layer.stride, layer.padding, layer.dilation)
 
-    def _norm(self, norm: Norm, x: Tensor) -> Tensor:
+    def norm(self, norm: Norm, x: Tensor) -> Tensor:
+        """Return a value (n, C, *space) normalised as this task does."""
         prefix = f"norm/{norm.name}"
         weight, bias = self.weights.get(f"{prefix}/weight"), self.weights.get(f"{prefix}/bias")
         if norm.kind == "batch":
@@ -127,8 +155,19 @@ def evaluate(
                 value = functions.apply(step, value, training=training)
             case Add():
                 value = value + values[step.reads[1]]
+            case Multiply():
+                value = value * values[step.reads[1]]
         values.append(value)
     return values
+
+
+def bias_alone(shape: tuple[int, ...], bias: Tensor | None, like: Tensor) -> Tensor:
+    """Return what units that read nothing give: their bias everywhere, or 0.
+
+    bias  (units,) for the shape (n, units, *space), or (K, units) for (K, n, units, *space)
+    """
+    nothing = like.new_zeros(shape)
+    return nothing if bias is None else nothing + per_channel(bias, nothing)
 
 
 def grown_weight(old: Tensor, columns: Tensor | None, rows: Tensor) -> Tensor:
@@ -143,19 +182,30 @@ def grown_weight(old: Tensor, columns: Tensor | None, rows: Tensor) -> Tensor:
     return torch.cat([torch.cat([old, columns], inputs), rows], units)
 
 
-def assemble(graph: Graph, frozen: CompactNetwork | None, growth: Growth) -> CompactNetwork:
-    """Put a task's new pieces around the frozen network and return the whole as contiguous copies."""
+def assemble(graph: Graph, frozen: CompactNetwork | None, growth: Growth, *, own_norms: bool = True) -> CompactNetwork:
+    """Put a task's new pieces around the frozen network and return the whole as contiguous copies.
+
+    own_norms  whether the task has norms of its own for all units that it reads, or for its new ones only
+    """
     weights = {name: tensor for name, tensor in growth.tensors.items() if not name.startswith("layer/")}
+    if frozen is not None and not own_norms:
+        norms = [name for name in weights if name.startswith("norm/")]
+        weights |= {name: torch.cat([frozen.weights[name], weights[name]]) for name in norms}
     for layer in graph.layers:
         prefix = f"layer/{layer.name}"
         weight = growth.tensors[f"{prefix}/rows"]
         bias = growth.tensors[f"{prefix}/bias"] if layer.bias else None
-        if frozen is not None:
-            old, old_bias = frozen.weight_and_bias(layer)
-            weight = grown_weight(old, growth.tensors.get(f"{prefix}/columns"), weight)
-            if old_bias is not None and bias is not None:
-                bias = torch.cat([old_bias, bias])
-        weights[f"{prefix}/weight"] = weight
+        old_bias = None if frozen is None else frozen.weights.get(f"{prefix}/bias")
+        if old_bias is not None and bias is not None:
+            bias = torch.cat([old_bias, bias])
+        if layer.separate:
+            old = [] if frozen is None else frozen.separate_weights(layer)
+            weights |= {f"{prefix}/weight.{block}": part for block, part in enumerate([*old, weight])}
+        else:
+            if frozen is not None:
+                columns = growth.tensors.get(f"{prefix}/columns")
+                weight = grown_weight(frozen.weights[f"{prefix}/weight"], columns, weight)
+            weights[f"{prefix}/weight"] = weight
         if bias is not None:
             weights[f"{prefix}/bias"] = bias
     copies = {name: contiguous_copy(tensor) for name, tensor in weights.items()}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bocl.networks.graph import Function
+from bocl.networks.graph import DRAWING, Function
 
 _SPATIAL = ("1d", "2d", "3d")
 
@@ -25,6 +25,9 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "softplus": ("beta", "threshold"),
     "hardtanh": ("min_val", "max_val"),
     "dropout": ("p",),
+    "stochastic_depth": ("p",),
+    "zero_pad2d": ("padding",),
+    "interpolate": ("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias"),
     **dict.fromkeys(("identity", "flatten", "global_average"), ()),
     **{f"max_pool{d}": ("kernel_size", "stride", "padding", "dilation", "ceil_mode") for d in _SPATIAL},
     **{f"avg_pool{d}": ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad") for d in _SPATIAL},
@@ -49,11 +52,13 @@ _OWN: dict[str, Callable[..., Tensor]] = {
     "flatten": lambda x: x.flatten(1),
     "global_average": lambda x: x.flatten(2).mean(2),
     "identity": lambda x: x,
+    "zero_pad2d": lambda x, padding: F.pad(x, padding),
+    "stochastic_depth": lambda x, p, training: x * F.dropout(x.new_ones(len(x), *(1,) * (x.dim() - 1)), p, training),
 }
 
 
 def apply(step: Function, x: Tensor, *, training: bool) -> Tensor:
     """Return what a step of the graph makes of x, (n, channels, …)."""
     function: Callable[..., Tensor] = _OWN.get(step.function) or getattr(F, step.function)
-    mode = {"training": training} if step.function == "dropout" else {}
+    mode = {"training": training} if step.function in DRAWING else {}
     return function(x, **step.arguments, **mode)

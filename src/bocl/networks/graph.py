@@ -1,9 +1,9 @@
 """A network as data: its steps in order, and the channel groups that can grow.
 
-A convolution or linear layer opens a group of channels; activations, pools, dropout and norms keep it; an
-addition ties two groups into one; a flatten spreads each channel over several columns; the last linear
-layer is the head. Growing, gating, stacking, counting and saving are all written on these steps, so a new
-architecture needs no new code.
+A convolution or linear layer opens a group of channels; activations, pools, dropout, norms and depthwise
+convolutions keep it; an addition or a product ties two groups into one; a flatten spreads each channel over
+several columns; the last linear layer is the head. Growing, gating, stacking, counting and saving are all
+written on these steps, so a new architecture needs no new code.
 
 Values are numbered: 0 is the raw input, i is the result of ``steps[i - 1]``.
 """
@@ -20,6 +20,7 @@ from bocl.errors import NetworkError, did_you_mean
 from bocl.settings import parse_value
 from bocl.widths import Widths
 
+DRAWING = ("dropout", "stochastic_depth")  # functions that draw random numbers in training
 _Argument = bool | int | float | str | None | tuple[int | None, ...]
 
 
@@ -42,7 +43,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear or convolutional layer. Its rows are the units of ``group``; the head has no group."""
+    """A linear or convolutional layer. Its rows are the units of ``group``; the head has no group.
+
+    In a separate layer what one growth added reads nothing but itself: in a depthwise convolution every unit by itself,
+    in a grouped one the base network in its groups, and any other growth as one group.
+    """
 
     name: str
     reads: tuple[int, ...]
@@ -53,21 +58,32 @@ class Layer:
     stride: tuple[PositiveInt, ...] = ()
     padding: tuple[Natural, ...] | Literal["same", "valid"] = ()
     dilation: tuple[PositiveInt, ...] = ()
+    separate: Literal["", "depthwise", "grouped"] = ""
+    groups: PositiveInt = 1  # grouped: of the base network
 
     @property
     def gated(self) -> bool:
-        """Whether attention can stand before it: raw input is never gated."""
-        return self.source.group is not None
+        """Whether attention can stand before it: raw input is never gated, nor what is read separately."""
+        return self.source.group is not None and not self.separate
+
+    def groups_of(self, inputs: int, units: int, *, is_root: bool) -> int:
+        """Return in how many groups a separate layer convolves what one growth added.
+
+        is_root  whether the growth reads no other
+        """
+        if self.separate == "depthwise":
+            return units
+        return self.groups if is_root and inputs % self.groups == 0 == units % self.groups else 1
 
 
 @dataclass(frozen=True)
 class Norm:
-    """A batch or group normalisation; every task keeps its own scale, shift and statistics."""
+    """A batch, group or layer normalisation; every task keeps its own scale, shift and statistics."""
 
     name: str
     reads: tuple[int, ...]
     source: Source
-    kind: Literal["batch", "group"]
+    kind: Literal["batch", "group", "layer"]
     affine: bool
     eps: NonNegative
     momentum: Fraction = 0.1  # batch: of the running statistics
@@ -93,7 +109,15 @@ class Add:
     reads: tuple[int, ...]
 
 
-Step = Layer | Norm | Function | Add
+@dataclass(frozen=True)
+class Multiply:
+    """The product of two values of one group, one of which may be a single number for each channel."""
+
+    name: str
+    reads: tuple[int, ...]
+
+
+Step = Layer | Norm | Function | Add | Multiply
 
 
 @dataclass(frozen=True)
@@ -138,7 +162,7 @@ class Graph:
     @cached_property
     def draws(self) -> bool:
         """Whether training draws random numbers, as dropout does."""
-        return any(isinstance(step, Function) and step.function == "dropout" for step in self.steps)
+        return any(isinstance(step, Function) and step.function in DRAWING for step in self.steps)
 
     @cached_property
     def head(self) -> Layer:
@@ -148,7 +172,10 @@ class Graph:
         return head
 
 
-_STEPS: dict[str, type[Step]] = {"layer": Layer, "norm": Norm, "function": Function, "add": Add}
+_STEPS: dict[str, type[Step]] = {
+    "layer": Layer, "norm": Norm, "function": Function, "add": Add, "multiply": Multiply
+}  # fmt: skip
+_LEFT_OUT = {"separate": "", "groups": 1}  # as written before there were such layers
 _NAMES = {kind: name for name, kind in _STEPS.items()}
 
 
@@ -156,8 +183,12 @@ def to_json(graph: Graph) -> dict[str, Any]:
     """Return the graph as plain JSON values."""
     return {
         "groups": [asdict(group) for group in graph.groups],
-        "steps": [{"step": _NAMES[type(step)], **asdict(step)} for step in graph.steps],
+        "steps": [{"step": _NAMES[type(step)], **_fields(step)} for step in graph.steps],
     }
+
+
+def _fields(step: Step) -> dict[str, Any]:
+    return {name: value for name, value in asdict(step).items() if name not in _LEFT_OUT or value != _LEFT_OUT[name]}
 
 
 def from_json(data: dict[str, Any]) -> Graph:

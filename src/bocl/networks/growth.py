@@ -14,7 +14,7 @@ A task that reads no other, such as the first, grows from nothing: all its units
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
 from typing import Annotated, Any, Literal
@@ -25,14 +25,17 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from bocl.checks import Fraction, Number, PositiveInt, section
+from bocl.checks import Fraction, Number, Positive, PositiveInt, section
 from bocl.networks import attention
 from bocl.networks.graph import Graph, Layer, Source
 from bocl.widths import Widths
 
 Shapes = dict[str, tuple[Any, ...]]
 PARTS = ("shared", "heads", "attention", "norms")
-_PART_OF = {"layer": "shared", "lateral": "shared", "head": "heads", "gate": "attention", "norm": "norms"}
+_PART_OF = {
+    **dict.fromkeys(("layer", "lateral", "factor"), "shared"),
+    **{"head": "heads", "gate": "attention", "norm": "norms"},
+}
 _STATISTICS = ("mean", "var")
 _Reduction = Annotated[PositiveInt, Field(le=10**9)]  # beyond the width of any layer
 _GateBias = Annotated[Number, Field(ge=-1e6, le=1e6)]  # a sigmoid is flat long before
@@ -43,6 +46,8 @@ _GateBias = Annotated[Number, Field(ge=-1e6, le=1e6)]  # a sigmoid is flat long 
 class GrowthSettings:
     """How the network grows.
 
+    form                `units`: every task adds units to the layers of a traced network; `low-rank`: every task adds
+                        low-rank factors to the layers of a trained module, which may be any code
     reads               whose units a task reads: `all` earlier tasks', those of the `first` one, none (`own`: a network
                         of its own), or what a search finds best (`choose`; methods without a search read all)
     wiring              `full`: old units also read this task's new units; `lean`: the same, but not through a flatten,
@@ -55,6 +60,14 @@ class GrowthSettings:
     reduction_nodes     r of a `sample` gate over nodes: hidden width = max(2, ⌈C / r⌉)
     reduction_channels  r of one over channels
     gate_bias           b_s at the start; +3 opens the gates
+    norms               of what a task reads: `frozen`, or every `task` has its own scales, shifts and statistics, which
+                        start from those there are. None: `task` where units grow, `frozen` in low-rank growth
+    groups              of low-rank growth: {name: pattern of the names of its layers}; layers of a group have the same
+                        rank. None: attention-in, attention-out, mlp, expand and project, by thirds of the depth
+    depth               of low-rank growth: share of the layers, from the end, that may have factors
+    scale               α of low-rank growth: factors of rank r count α/√r
+    head                of low-rank growth: name of the linear layer that every task replaces by its own, or `none`.
+                        None: the last one, if it is named like a head
     """
 
     reads: Literal["choose", "all", "first", "own"] = "choose"
@@ -65,6 +78,17 @@ class GrowthSettings:
     reduction_nodes: _Reduction = 64
     reduction_channels: _Reduction = 16
     gate_bias: _GateBias = 3.0
+    form: Literal["units", "low-rank"] = "units"
+    norms: Literal["frozen", "task"] | None = None
+    groups: dict[str, str] = field(default_factory=dict)
+    depth: Annotated[Positive, Field(le=1)] = 1.0
+    scale: Positive = 4.0
+    head: str | None = None
+
+    @property
+    def own_norms(self) -> bool:
+        """Whether a task has norms of its own for what it reads."""
+        return self.norms == "task" or (self.norms is None and self.form == "units")
 
 
 #: Every task reads all units of all earlier ones, old units read all new ones, and gates depend on the sample.
@@ -135,21 +159,33 @@ class GrowthSpace:
                     found[f"gate/{layer.name}/{name}"] = shape
             weight, bias = tensor_names(layer)
             units = self.classes if layer.group is None else z[..., layer.group]
-            found[weight] = (units, old_inputs + new_inputs, *layer.kernel)
+            if layer.separate == "depthwise":
+                found[weight] = (units, 1, *layer.kernel)
+            elif layer.separate:
+                found[weight] = (units, self._grouped_inputs(layer, new_inputs, units), *layer.kernel)
+            else:
+                found[weight] = (units, old_inputs + new_inputs, *layer.kernel)
             if layer.group is not None and layer.gated and not first and self._reads_back(layer):
                 found[f"layer/{layer.name}/columns"] = (self.before[layer.group], new_inputs, *layer.kernel)
             if layer.bias:
                 found[bias] = (units,)
         for norm in self.graph.norms:
             names = ("weight", "bias") if norm.affine else ()
+            old_units, new_units = sizes(norm.source)
+            kept = old_units + new_units if self.settings.own_norms or first else new_units
             for name in names + (_STATISTICS if norm.kind == "batch" else ()):
-                found[f"norm/{norm.name}/{name}"] = (sum(sizes(norm.source)),)
+                found[f"norm/{norm.name}/{name}"] = (kept,)
         if gated:
             rest = sum(np.asarray(prod(shape), dtype=np.int64) for name, shape in found.items() if is_parameter(name))
             numbers = sum(gated.values())
             affordable = numbers <= self.settings.gate_share * (numbers + rest)
             found |= {f"gate/{name}/{attention.UNIT}": (count * affordable,) for name, count in gated.items()}
         return found
+
+    def _grouped_inputs(self, layer: Layer, inputs: Any, units: Any) -> Any:
+        """Return how many of its own new inputs a new unit of a grouped convolution reads."""
+        whole = (inputs % layer.groups == 0) & (units % layer.groups == 0) & (not any(self.before))
+        return np.where(whole, inputs // layer.groups, inputs)[()]
 
     def _reads_back(self, layer: Layer) -> bool:
         """Whether old units of a layer read new ones."""
@@ -158,12 +194,7 @@ class GrowthSpace:
 
     def count(self, z: Any) -> dict[str, NDArray[np.int64]]:
         """Count the parameters growing by z would add, by part."""
-        z = np.asarray(z, dtype=np.int64)
-        totals = {part: np.zeros(z.shape[:-1], dtype=np.int64) for part in PARTS}
-        for name, shape in self.shapes(z).items():
-            if is_parameter(name):
-                totals[_part(name)] += np.asarray(prod(shape), dtype=np.int64)
-        return totals
+        return count_shapes(self.shapes(z), np.asarray(z).shape[:-1])
 
     def count_all(self, z: Any) -> NDArray[np.int64]:
         """Count all parameters growing by z would add."""
@@ -172,14 +203,27 @@ class GrowthSpace:
 
     def count_by_group(self, z: Any) -> NDArray[np.int64]:
         """Count the shared parameters added inside each group's own layers: (…, groups)."""
-        z = np.asarray(z, dtype=np.int64)
-        totals = np.zeros(z.shape, dtype=np.int64)
-        owner = {f"layer/{layer.name}": layer.group for layer in self.graph.layers}
-        for name, shape in self.shapes(z).items():
-            group = owner.get(name.rpartition("/")[0])
-            if group is not None:
-                totals[..., group] += np.asarray(prod(shape), dtype=np.int64)
-        return totals
+        owners = {f"layer/{layer.name}": layer.group for layer in self.graph.layers}
+        return count_by_owner(self.shapes(z), owners, np.asarray(z).shape)
+
+
+def count_shapes(shapes: Shapes, lead: tuple[int, ...]) -> dict[str, NDArray[np.int64]]:
+    """Count the parameters of these shapes by part, for growths z of the shape ``lead`` + (groups,)."""
+    totals = {part: np.zeros(lead, dtype=np.int64) for part in PARTS}
+    for name, shape in shapes.items():
+        if is_parameter(name):
+            totals[_part(name)] += np.asarray(prod(shape), dtype=np.int64)
+    return totals
+
+
+def count_by_owner(shapes: Shapes, owners: Mapping[str, int | None], like: tuple[int, ...]) -> NDArray[np.int64]:
+    """Count parameters by group, for z of the shape ``like``; ``owners``: {beginning of a tensor's name: group}."""
+    totals = np.zeros(like, dtype=np.int64)
+    for name, shape in shapes.items():
+        group = owners.get(name.rpartition("/")[0])
+        if group is not None:
+            totals[..., group] += np.asarray(prod(shape), dtype=np.int64)
+    return totals
 
 
 def count_tensors(*stored: Mapping[str, Tensor]) -> dict[str, int]:
@@ -222,12 +266,15 @@ def initialise(
     graph = space.graph
     grown = graph.total([space.before, z])
     fan_in = {layer.name: layer.source.size(grown) * prod(layer.kernel) for layer in (*graph.layers, graph.head)}
+    shapes = space.shapes(z)
+    separate = [layer.name for layer in graph.layers if layer.separate]
+    fan_in |= {name: int(prod(shapes[f"layer/{name}/rows"][1:])) for name in separate}
 
     def uniform(shape: tuple[int, ...], fan: int) -> Tensor:
-        return torch.empty(shape, dtype=dtype).uniform_(-1, 1, generator=generator).div_(max(fan, 1) ** 0.5)
+        return uniform_within(shape, fan, generator, dtype)
 
     tensors: dict[str, Tensor] = {}
-    for name, wanted in space.shapes(z).items():
+    for name, wanted in shapes.items():
         shape = tuple(int(entry) for entry in wanted)
         part, _, rest = name.partition("/")
         owner, _, kind = rest.rpartition("/")
@@ -244,6 +291,11 @@ def initialise(
             tensor = uniform(shape, fan_in[graph.head.name if part == "head" else owner])
         tensors[name] = tensor
     return Growth(z, space.classes, tensors, reads)
+
+
+def uniform_within(shape: tuple[int, ...], fan_in: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """Draw a tensor uniformly in ±1/√fan-in."""
+    return torch.empty(shape, dtype=dtype).uniform_(-1, 1, generator=generator).div_(max(fan_in, 1) ** 0.5)
 
 
 def _part(name: str) -> str:

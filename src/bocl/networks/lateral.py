@@ -156,7 +156,10 @@ def narrowed(graph: Graph, width: Sequence[float]) -> Graph:
     """Return the graph with every group at a fraction of its width: at least 1, and divisible by its group norms."""
     groups = []
     for number, (group, fraction) in enumerate(zip(graph.groups, width, strict=True)):
-        share = lcm(*(norm.num_groups for norm in graph.norms if norm.source.group == number and norm.kind == "group"))
+        share = lcm(
+            *(norm.num_groups for norm in graph.norms if norm.source.group == number and norm.kind == "group"),
+            *(layer.groups for layer in graph.layers if number in (layer.group, layer.source.group)),
+        )
         groups.append(replace(group, width=max(1, round(group.width * fraction / share)) * share))
     steps = [
         replace(step, source=replace(step.source, width=groups[step.source.group].width))
@@ -168,7 +171,7 @@ def narrowed(graph: Graph, width: Sequence[float]) -> Graph:
 
 
 def _with_laterals(graph: Graph) -> list[Layer]:
-    return [layer for layer in (*graph.layers, graph.head) if layer.source.group is not None]
+    return [layer for layer in (*graph.layers, graph.head) if layer.gated]
 
 
 def _lateral_shapes(graph: Graph, before: int, classes: int, ratio: float) -> Shapes:
@@ -201,7 +204,8 @@ def _values(
 def _layer(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features: Features) -> Tensor:
     """Return W h + U relu(V [α_j h^j] + b), or only W h where no column lies before."""
     weight, bias = tensor_names(layer)
-    out = plain_product(layer, value, weights[weight], weights.get(bias))
+    groups = layer.groups_of(value.shape[1], len(weights[weight]), is_root=True) if layer.separate else 1
+    out = plain_product(layer, value, weights[weight], weights.get(bias), groups)
     if layer.name not in features:
         return out
     scale, reduce, lateral_bias, expand = (

@@ -30,13 +30,34 @@ def normalise_blocks(norm: Norm, x: Tensor, sizes: Sequence[int], roots: Collect
     where they divide it; any other block as one group.
 
     roots  places of those blocks
+
+    Of a layer norm (n, C), every block is normalised by the mean and deviation of the first: a single unit that a task
+    adds would have none of its own.
     """
+    if norm.kind == "layer":
+        return normalise_by_first(norm, x, x[:, : sizes[0]])
     parts = [
         torch.group_norm(part, _groups(norm, part.shape[1], index in roots), eps=norm.eps)  # F's refuses one value
         for index, part in enumerate(x.split(list(sizes), dim=1))
         if part.shape[1]
     ]
     return torch.cat(parts, dim=1)
+
+
+def normalise_by_first(norm: Norm, x: Tensor, first: Tensor) -> Tensor:
+    """Normalise x (…, C) by the mean and deviation of each sample's first units (…, C')."""
+    var, mean = torch.var_mean(first, -1, correction=0, keepdim=True)
+    return (x - mean) * (var + norm.eps).rsqrt()
+
+
+def normalise_masked(norm: Norm, x: Tensor, mask: Tensor) -> Tensor:
+    """Normalise x (K, n, C, *space) as one group of each sample, without the padding, where ``mask`` is 0."""
+    x = x * mask  # padding is zero already; this keeps the mean's gradient from it
+    over = tuple(range(2, x.dim()))
+    own = mask.expand(-1, -1, -1, *x.shape[3:]).sum(over, keepdim=True).clamp(min=1)
+    centred = (x - x.sum(over, keepdim=True) / own) * mask
+    var = centred.square().sum(over, keepdim=True) / own
+    return centred * (var + norm.eps).rsqrt()
 
 
 def _groups(norm: Norm, units: int, is_root: bool) -> int:

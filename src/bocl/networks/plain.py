@@ -143,4 +143,6 @@ def plain_logits(graph: Graph, tensors: Mapping[str, Tensor], x: Tensor, head: s
     As in ``predict``, norms use their running statistics and nothing is dropped out.
     """
     weights = {re.sub("/rows$", "/weight", name): tensor for name, tensor in tensors.items()}
+    separate = [f"layer/{layer.name}/weight" for layer in graph.layers if layer.separate]
+    weights |= {f"{name}.0": weights.pop(name) for name in separate}
     return CompactNetwork(graph, weights, (graph.widths,))(x, head)

@@ -42,18 +42,18 @@ def _skips_pixels(layer: Layer) -> bool:
     )
 
 
-def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the product of each child's weight and its own x: (K, n, out, *space)."""
+def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
+    """Return the product of each child's weight and its own x: (K, n, out, *space); ``groups`` of each child."""
     count, samples = x.shape[:2]
     if not layer.kernel:
         if bias is None:
             return torch.bmm(x, weight.mT)
         return torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
-    if count > 1 and _lays_out_windows(layer, x):
+    if count > 1 and groups == 1 and _lays_out_windows(layer, x):
         flat: Tensor = _WindowedProduct.apply(x.flatten(0, 1), weight, bias, layer)  # type: ignore[no-untyped-call]
         return flat.reshape(count, samples, *flat.shape[1:])
     flat_bias = None if bias is None else bias.flatten()
-    out = plain_product(layer, children_in_channels(x), weight.flatten(0, 1), flat_bias, groups=count)
+    out = plain_product(layer, children_in_channels(x), weight.flatten(0, 1), flat_bias, groups=count * groups)
     return children_first(out, count)
 
 

@@ -20,12 +20,13 @@ from torch import Tensor, nn
 
 from bocl.errors import InputError
 from bocl.networks import functions
+from bocl.networks.aside import logits_aside, own_norm
 from bocl.networks.attention import UNIT, gate, gate_parts, is_gated
-from bocl.networks.compact import CompactNetwork, contiguous_copy, evaluate, grown_weight
+from bocl.networks.compact import CompactNetwork, bias_alone, contiguous_copy, evaluate, grown_weight
 from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
-from bocl.networks.graph import Add, Function, Graph, Layer, Norm, Step
+from bocl.networks.graph import DRAWING, Add, Function, Graph, Layer, Multiply, Norm, Step
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
-from bocl.networks.norms import normalise_batch, normalise_blocks, per_channel, scale_and_shift
+from bocl.networks.norms import normalise_batch, normalise_blocks, normalise_masked, per_channel, scale_and_shift
 from bocl.networks.products import children_first, children_in_channels, own_product, plain_product, shared_product
 from bocl.widths import Widths
 
@@ -89,11 +90,17 @@ class Children:
             settings = replace(settings, gate_share=1.0)  # room for gates, even where a child of pad_to had none
         padded = GrowthSpace(graph, self.before, self._classes[0], settings).shapes(self.pad_to)
         for name, first in growths[0].tensors.items():  # numbered heads are in no growth's shapes
-            stacked = _stack([growth.tensors[name] for growth in growths], padded.get(name, first.shape)).to(device)
+            stacked = stacked_tensors([growth.tensors[name] for growth in growths], padded.get(name, first.shape)).to(
+                device
+            )
             if is_parameter(name):
                 self.parameters[name] = nn.Parameter(stacked)
             else:
                 self.buffers[name] = stacked
+        gated = any(name.startswith("gate/") for name in self.parameters)
+        self._own_norms = settings.own_norms or frozen is None
+        frozen_norms = not self._own_norms or not graph.norms
+        self._aside = settings.wiring == "forward" and frozen_norms and not gated and frozen is not None
         self._prefix = _fixed_prefix(graph) if frozen is not None else (0, 0)
         self.masks: dict[str, Tensor] = {}
         dtype = next(iter(growths[0].tensors.values())).dtype
@@ -120,7 +127,7 @@ class Children:
         """Return child ``index`` in compact form, as copies."""
         state = self.state
         corners = self._corners[index].items()
-        tensors = {name: contiguous_copy(state[name][_corner(index, shape)]) for name, shape in corners}
+        tensors = {name: contiguous_copy(state[name][corner(index, shape)]) for name, shape in corners}
         return Growth(self.widths[index], self._classes[index], tensors, self._reads)
 
     def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:
@@ -128,6 +135,8 @@ class Children:
 
         precomputed  what ``precompute`` returned for these samples; computed here when it is not given
         """
+        if self._aside and self.frozen is not None:
+            return logits_aside(self, self.frozen, x, self.head_of(task))
         # Given ``precomputed``, the first layer leaves its frozen units out and the functions after it see only new
         # units; ``precomputed`` takes the place of the frozen ones where the prefix ends. Values count from 1.
         begin, end = self._prefix if precomputed is not None else (0, 0)
@@ -143,6 +152,8 @@ class Children:
                     value = self._function(step, value)
                 case Add():
                     value = _Value(own=self._join(value) + self._join(values[step.reads[1]]))
+                case Multiply():
+                    value = _Value(own=self._join(value) * self._join(values[step.reads[1]]))
             if number == end:
                 value = _Value(precomputed, value.own, apart=True)
             values.append(value)
@@ -155,7 +166,7 @@ class Children:
         while children are trained. Returns (n, C, *space), or None where there is no such part.
         """
         end = self._prefix[1]
-        if self.frozen is None or not end:
+        if self.frozen is None or not end or self._aside:
             return None
         frozen = self.frozen
         with torch.no_grad():
@@ -170,6 +181,8 @@ class Children:
     def _layer(self, layer: Layer, value: _Value, head: str, skip_frozen: bool) -> _Value:
         weight_name, bias_name = tensor_names(layer, head)
         rows, bias = self.parameters[weight_name], self.parameters.get(bias_name)
+        if layer.separate:
+            return self._separate_layer(layer, value, rows, bias)
         if layer.source.group is None and value.own is None:
             assert value.shared is not None
             return self._first_layer(layer, value.shared, rows, bias, skip_frozen)
@@ -184,6 +197,24 @@ class Children:
             return _Value(own=own_product(layer, self._gated(layer, value), weight, bias))
         parts = self._gated_parts(layer, value, frozen.shape[1])
         return _Value(own=by_pieces(layer, parts, (frozen, frozen_bias), columns, (rows, bias)))
+
+    def _separate_layer(self, layer: Layer, value: _Value, rows: Tensor, bias: Tensor | None) -> _Value:
+        """Compute a layer in which frozen units read frozen ones only, and new ones each child's own."""
+        x = self._join(value)
+        if self.frozen is None:
+            groups = layer.groups_of(x.shape[2], rows.shape[1], is_root=True)
+            return _Value(own=own_product(layer, x, rows, bias, groups))
+        assert layer.source.group is not None
+        old, new = x.split([self.before[layer.source.group], x.shape[2] - self.before[layer.source.group]], dim=2)
+        known = _split_lead(self.frozen.separate_product(layer, old.flatten(0, 1)), x)
+        if not rows.shape[1]:
+            return _Value(own=known)
+        if rows.numel():
+            groups = layer.groups_of(new.shape[2], rows.shape[1], is_root=False)
+            own = own_product(layer, new, rows, bias, groups)
+        else:
+            own = bias_alone((*x.shape[:2], rows.shape[1], *known.shape[3:]), bias, known)
+        return _Value(own=torch.cat([known, own], dim=2))
 
     def _first_layer(self, layer: Layer, x: Tensor, rows: Tensor, bias: Tensor | None, skip_frozen: bool) -> _Value:
         """Compute a layer on raw input, which all children share: frozen units once, new ones in one product."""
@@ -224,15 +255,20 @@ class Children:
         if shared is not None:
             shared = functions.apply(step, shared, training=self.training)
         if own is not None:
-            own = self._own_function(step, own)
-            if step.function in functions.MOVES_ZERO and step.group is not None:
-                mask = self.masks[f"mask/{step.group}"]
-                mask = mask[:, self.before[step.group] :] if value.apart else mask
-                mask = mask.repeat_interleave(own.shape[2] // mask.shape[1], dim=1)
-                own = own * per_channel(mask, own)
+            own = self.own_function(step, own, new_only=value.apart)
         return _Value(shared, own, value.apart)
 
-    def _own_function(self, step: Function, own: Tensor) -> Tensor:
+    def own_function(self, step: Function, own: Tensor, *, new_only: bool) -> Tensor:
+        """Apply a function to values (K, n, C, *space) of all units, or of new ones only; padding stays 0."""
+        own = self._applied(step, own)
+        if step.function in functions.MOVES_ZERO and step.group is not None:
+            mask = self.masks[f"mask/{step.group}"]
+            mask = mask[:, self.before[step.group] :] if new_only else mask
+            mask = mask.repeat_interleave(own.shape[2] // max(mask.shape[1], 1), dim=1)
+            own = own * per_channel(mask, own)
+        return own
+
+    def _applied(self, step: Function, own: Tensor) -> Tensor:
         if own.dim() > 3 and not own.is_cuda and step.function not in functions.FLATTENS:
             return children_first(functions.apply(step, children_in_channels(own), training=self.training), self.count)
         return _split_lead(functions.apply(step, own.flatten(0, 1), training=self.training), own)
@@ -240,12 +276,26 @@ class Children:
     def _norm(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise x (K, n, C, *space) with each child's own statistics, scale and shift, (K, C) each."""
         prefix = f"norm/{norm.name}"
+        if not self._own_norms:
+            return self._norm_of_new(norm, x)
         if norm.kind == "group":
             x = self._group_norm(norm, x)
+        elif norm.kind == "layer":
+            x = self._layer_norm(norm, x)
         else:
             mean, var = self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"]
             x = normalise_batch(norm, x, mean, var, training=self.training)
         return scale_and_shift(x, self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias"))
+
+    def _norm_of_new(self, norm: Norm, x: Tensor) -> Tensor:
+        """Normalise frozen units with the scale, shift and statistics they have, and new ones with each child's."""
+        assert self.frozen is not None
+        group = norm.source.group
+        first_new = x.shape[2] if group is None else self.before[group] * norm.source.spread
+        old, new = x.split([first_new, x.shape[2] - first_new], dim=2)
+        known = _split_lead(self.frozen.norm(norm, old.flatten(0, 1)), x)
+        own = own_norm(self, norm, old, new)
+        return known if own is None else torch.cat([known, own], dim=2)
 
     def _group_norm(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise frozen blocks as before, and each child's new units as one group, without the padding."""
@@ -256,12 +306,14 @@ class Children:
         sizes = [z[group] for z in self.frozen.blocks]
         old = _split_lead(normalise_blocks(norm, x[:, :, :first_new].flatten(0, 1), sizes, self.frozen.roots), x)
         mask = per_channel(self.masks[f"mask/{group}"][:, first_new:], x)
-        new = x[:, :, first_new:] * mask  # padding is zero already; this keeps the mean's gradient from it
-        over = tuple(range(2, x.dim()))
-        own = mask.expand(-1, -1, -1, *new.shape[3:]).sum(over, keepdim=True).clamp(min=1)
-        centred = (new - new.sum(over, keepdim=True) / own) * mask
-        var = centred.square().sum(over, keepdim=True) / own
-        return torch.cat([old, centred * (var + norm.eps).rsqrt()], dim=2)
+        return torch.cat([old, normalise_masked(norm, x[:, :, first_new:], mask)], dim=2)
+
+    def _layer_norm(self, norm: Norm, x: Tensor) -> Tensor:
+        """Normalise by the units of the first frozen block, or by all where there is none; padding stays 0."""
+        group = norm.source.group
+        first = x.shape[2] if group is None or self.frozen is None else self.frozen.blocks[0][group]
+        normalised = _split_lead(normalise_blocks(norm, x.flatten(0, 1), [first]), x)
+        return normalised if group is None else normalised * per_channel(self.masks[f"mask/{group}"], x)
 
     def kept(self, which: Sequence[int]) -> Self:
         """Return the children at these places as a stack of their own, padded as this one; its tensors are copies."""
@@ -285,7 +337,7 @@ def _fixed_prefix(graph: Graph) -> tuple[int, int]:
     readers = [read for step in graph.steps for read in step.reads]
 
     def is_fixed(step: Step) -> bool:
-        return isinstance(step, Function) and step.function != "dropout"
+        return isinstance(step, Function) and step.function not in DRAWING
 
     begin = 1 + next(number for number, step in enumerate(graph.steps) if isinstance(step, Layer))
     if not all(map(is_fixed, graph.steps[: begin - 1])):
@@ -300,23 +352,23 @@ def _fixed_prefix(graph: Graph) -> tuple[int, int]:
 
 def _masked_groups(graph: Graph) -> list[int]:
     """Return the groups that need a mask: group norms count their units, or functions move their zeros."""
-    groups = {norm.source.group for norm in graph.norms if norm.kind == "group"}
+    groups = {norm.source.group for norm in graph.norms if norm.kind != "batch"}
     for step in graph.steps:
         if isinstance(step, Function) and step.function in functions.MOVES_ZERO:
             groups.add(step.group)
     return sorted(group for group in groups if group is not None)
 
 
-def _stack(tensors: list[Tensor], padded: tuple[int, ...]) -> Tensor:
+def stacked_tensors(tensors: list[Tensor], padded: tuple[int, ...]) -> Tensor:
     """Put every child's tensor into the top-left corner of a zero tensor of the padded shape."""
     shape = [max(sizes) for sizes in zip(padded, *(tensor.shape for tensor in tensors), strict=True)]
     stacked = tensors[0].new_zeros(len(tensors), *shape)
     for index, tensor in enumerate(tensors):
-        stacked[_corner(index, tensor.shape)] = tensor
+        stacked[corner(index, tensor.shape)] = tensor
     return stacked
 
 
-def _corner(index: int, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
+def corner(index: int, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
     """Return the place of child ``index``'s own tensor in a stack."""
     return (index, *(slice(size) for size in shape))
 

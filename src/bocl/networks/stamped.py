@@ -24,7 +24,7 @@ from bocl.networks import functions
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_growths
 from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
-from bocl.networks.graph import Add, Function, Graph, Norm
+from bocl.networks.graph import Add, Function, Graph, Layer, Multiply, Norm
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise, tensor_names
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
@@ -236,13 +236,16 @@ def refuse_inseparable(graph: Graph) -> None:
     """Refuse a graph in which a unit cannot be added, copied or taken away without a change to the others."""
     for step in graph.steps:
         match step:
-            case Add():
+            case Add() | Multiply():
                 reason = (
-                    "adds two values, which ties units of several layers into one; DEN prunes and copies units of "
-                    "single layers (use a network without residual additions)"
+                    "computes with two values, which ties units of several layers into one; DEN prunes and copies "
+                    "units of single layers (use a network without residual additions)"
                 )
-            case Norm(kind="group"):
-                reason = "is a GroupNorm: a unit that DEN removes would change the others' statistics (use BatchNorm)"
+            case Layer() if step.separate:
+                reason = f"is a {step.separate} convolution, whose units DEN cannot copy (use ordinary convolutions)"
+            case Norm(kind="group" | "layer"):
+                kind = f"{step.kind.title()}Norm"
+                reason = f"is a {kind}: a unit that DEN removes would change the others' statistics (use BatchNorm)"
             case Norm(affine=False):
                 reason = "is a norm without scale and shift, so no unit before it can be silenced (use affine=True)"
             case Function() if step.function in functions.MOVES_ZERO:

@@ -20,7 +20,7 @@ from torch import fx, nn
 
 from bocl.errors import NetworkError
 from bocl.networks import functions
-from bocl.networks.graph import Add, Function, Graph, Group, Layer, Norm, Source, Step
+from bocl.networks.graph import Add, Function, Graph, Group, Layer, Multiply, Norm, Source, Step
 from bocl.networks.ignored import check_nothing_lost, warn_of_ignored
 
 #: Functions by what calls them: F.relu, torch.relu, x.relu().
@@ -30,7 +30,11 @@ _CALLS: dict[Any, str] = {
     **{"relu": "relu", "relu_": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "contiguous": "identity"},
 }
 _TORCH = Path(torch.__file__).parent
-_ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
+_PAIRS: dict[Any, type[Add] | type[Multiply]] = {
+    **dict.fromkeys((operator.add, operator.iadd, torch.add, "add", "add_"), Add),
+    **dict.fromkeys((operator.mul, operator.imul, torch.mul, torch.multiply, "mul", "mul_"), Multiply),
+}
+_STOCHASTIC_DEPTH = ("StochasticDepth", "DropPath")  # as torchvision and timm call it
 _NOT_KEPT = ("divisor_override", "return_indices")  # arguments of pools that change what they compute
 
 
@@ -45,8 +49,10 @@ class _Value:
     index: int = 0
 
 
-def trace(module: nn.Module) -> Graph:
+def trace(module: nn.Module, *, keeps_weights: bool = False) -> Graph:
     """Trace a module of conv, linear, norm, pool and activation layers into a graph.
+
+    keeps_weights  whether the module's weights are used too, so that nobody need be warned that they are not
 
     Raises:
         NetworkError: naming the module and the reason, when it cannot be traced or grown.
@@ -67,12 +73,17 @@ def trace(module: nn.Module) -> Graph:
             "(its forward must be the same for every input: no branches or loops on tensor values)"
         ) from error
     graph = _Tracing(fx.GraphModule(tracer.root, steps)).graph()
-    warn_of_ignored(module)
+    if not keeps_weights:
+        warn_of_ignored(module)
     return graph
 
 
 class _Tracer(fx.Tracer):
     """Notes for every call of a function or method where it stands; a module has a name already."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Whether a module is one step; stochastic depth is, whoever wrote it."""
+        return type(m).__name__ in _STOCHASTIC_DEPTH or super().is_leaf_module(m, module_qualified_name)
 
     def create_node(self, kind: str, *arguments: Any, **others: Any) -> fx.Node:
         """Make a node with its ``line``: ``" (net.py, line 12)"``."""
@@ -115,6 +126,7 @@ class _Tracing:
             **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), self._convolution),
             **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), self._batch_norm),
             nn.GroupNorm: self._group_norm,
+            nn.LayerNorm: self._layer_norm,
         }
 
     def graph(self) -> Graph:
@@ -148,8 +160,12 @@ class _Tracing:
         """Add the step that a call of a module, function or method is."""
         module = self.modules[str(node.target)] if node.op == "call_module" else None
         kind, name = (node.target, node.name) if module is None else (type(module), str(node.target))
-        if module is None and kind in _ADDITIONS:
-            self._addition(node)
+        if module is None and kind in _PAIRS:
+            self._pair(node, _PAIRS[kind])
+        elif type(module).__name__ in _STOCHASTIC_DEPTH:
+            value = self._read(node, name)
+            share = getattr(module, "p", getattr(module, "drop_prob", 0.0)) or 0.0
+            self._apply(node, name, "stochastic_depth", {"p": float(share)}, value)
         elif module is not None and kind in self.grown:
             value = self._read(node, name)
             self._check_own(name, module)
@@ -159,12 +175,13 @@ class _Tracing:
         elif module is not None:
             raise NetworkError(
                 f"'{name}' is a {type(module).__name__}, which cannot be grown "
-                "(layers that can: Linear, Conv1d-3d, BatchNorm, GroupNorm, pools, activations, Flatten, Dropout)"
+                "(layers that can: Linear, Conv1d-3d, BatchNorm, GroupNorm, LayerNorm of vectors, pools, activations, "
+                "Flatten, Dropout)"
             )
         else:
             raise NetworkError(
                 f"'{name}' calls {getattr(kind, '__name__', kind)}(), which cannot be grown "
-                "(functions that can: +, flatten, mean over space, activations, pools, dropout)"
+                "(functions that can: +, *, flatten, mean over space, activations, pools, dropout)"
             )
 
     def _read(self, node: fx.Node, name: str) -> _Value:
@@ -192,7 +209,7 @@ class _Tracing:
             elif node.op == "call_method":
                 in_place = str(node.target).endswith("_")
             else:
-                in_place = node.target is operator.iadd or node.kwargs.get("inplace", False)
+                in_place = node.target in (operator.iadd, operator.imul) or node.kwargs.get("inplace", False)
             changed = node.args[0] if in_place and node.args else None
             if isinstance(changed, fx.Node) and any(place[user] > place[node] for user in changed.users):
                 raise NetworkError(
@@ -213,18 +230,21 @@ class _Tracing:
     def _convolution(self, node: fx.Node, name: str, module: Any, value: _Value) -> None:
         if value.flat:
             raise NetworkError(f"'{name}' is a convolution but reads a flattened vector")
-        if module.groups != 1:
-            raise NetworkError(f"'{name}' has groups={module.groups}; only ordinary convolutions (groups=1) can grow")
+        if module.groups != 1 and value.group is None:
+            raise NetworkError(f"'{name}' convolves the raw input in groups={module.groups}; put a layer before it")
+        depthwise = module.groups == module.in_channels == module.out_channels > 1
         if module.padding_mode != "zeros":
             raise NetworkError(f"'{name}' has padding_mode='{module.padding_mode}'; only 'zeros' is supported")
         source = self._source(name, module.in_channels, value)
-        opened = self._open(name, module.out_channels)
+        opened = value.group if depthwise else self._open(name, module.out_channels)
         layer = Layer(
             name,
             (value.index,),
             source,
             opened,
             bias=module.bias is not None,
+            separate="depthwise" if depthwise else "grouped" if module.groups > 1 else "",
+            groups=1 if depthwise else module.groups,
             kernel=tuple(module.kernel_size),
             stride=tuple(module.stride),
             padding=module.padding if module.padding in ("same", "valid") else tuple(module.padding),
@@ -249,6 +269,19 @@ class _Tracing:
         source = self._source(name, module.num_channels, value)
         norm = Norm(name, (value.index,), source, "group", module.affine, module.eps, num_groups=module.num_groups)
         self._add(node, norm, replace(value, width=module.num_channels))
+
+    def _layer_norm(self, node: fx.Node, name: str, module: nn.LayerNorm, value: _Value) -> None:
+        if not value.flat or len(module.normalized_shape) != 1:
+            raise NetworkError(
+                f"'{name}' is a LayerNorm over {tuple(module.normalized_shape)}; only one over the units of a vector "
+                "can grow (use GroupNorm or BatchNorm on feature maps)"
+            )
+        source = self._source(name, module.normalized_shape[0], value)
+        if source.spread != 1:
+            raise NetworkError(f"'{name}' is a LayerNorm right after a flatten; put a linear layer before it")
+        affine = module.weight is not None
+        norm = Norm(name, (value.index,), source, "layer", affine, module.eps)
+        self._add(node, norm, replace(value, width=value.width or module.normalized_shape[0], spread=source.spread))
 
     def _source(self, name: str, inputs: int, value: _Value) -> Source:
         """Return what a layer of so many inputs reads; their number shows how many columns each channel has."""
@@ -279,21 +312,22 @@ class _Tracing:
 
     # -- functions ---------------------------------------------------------------------------------
 
-    def _addition(self, node: fx.Node) -> None:
-        name = node.name
+    def _pair(self, node: fx.Node, kind: type[Add] | type[Multiply]) -> None:
+        """Add or multiply two values, which ties their groups."""
+        name, does = node.name, "adds" if kind is Add else "multiplies"
         if node.kwargs or any(argument not in self.values for argument in node.args) or len(node.args) != 2:
-            raise NetworkError(f"'{name}' adds something that is not the output of a layer")
+            raise NetworkError(f"'{name}' {does} something that is not the output of a layer")
         left, right = (self.values[argument] for argument in node.args)  # type: ignore[index]
         if left.group is None or right.group is None:
-            raise NetworkError(f"'{name}' adds the raw input, whose width cannot grow; put a layer before the addition")
+            raise NetworkError(f"'{name}' {does} the raw input, whose width cannot grow; put a layer before it")
         if left.width != right.width or left.flat != right.flat:
-            raise NetworkError(f"'{name}' adds {left.width} channels to {right.width}; residual widths must agree")
+            raise NetworkError(f"'{name}' {does} {left.width} channels and {right.width}; their widths must agree")
         if self.outputs & {left.index, right.index} and any(user.op == "output" for user in node.users):
-            raise NetworkError(f"'{name}' ends the network in an addition; it must end in one Linear layer, the head")
+            raise NetworkError(f"'{name}' ends the network; it must end in one Linear layer, the head")
         first, second = sorted((self._root(left.group), self._root(right.group)))
         self.tied[second] = first
         spread = left.spread or right.spread
-        self._add(node, Add(name, (left.index, right.index)), replace(left, group=first, spread=spread))
+        self._add(node, kind(name, (left.index, right.index)), replace(left, group=first, spread=spread))
 
     def _function(self, node: fx.Node, name: str, module: nn.Module | None, value: _Value) -> None:
         function = _CALLS[node.target] if module is None else functions.MODULES[type(module)]
@@ -345,6 +379,8 @@ class _Tracing:
         plain = {key: tuple(item) if isinstance(item, list) else item for key, item in arguments.items()}
         if any(isinstance(item, fx.Node) for item in plain.values()):
             raise NetworkError(f"'{name}' takes an argument computed from the data; it must be a constant")
+        if function == "interpolate" and value.group is not None:
+            raise NetworkError(f"'{name}' resizes a feature map; only the raw input can be resized")
         if "pool" in function and value.flat:
             raise NetworkError(f"'{name}' pools a vector, which would mix its units; pool before the flatten")
         result = value

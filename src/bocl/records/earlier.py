@@ -16,6 +16,12 @@ _STREAM: dict[str, Any] = {  # of a stream of ours, before people had their own
     "validation": 0.1,
     "test": 0.2,
     "class_weight": None,
+    "text": None,
+    "tokenizer": None,
+    "length": 128,
+    "truncate": False,
+    "mean": None,
+    "std": None,
 }
 _OTHERS: dict[str, dict[str, Any]] = {  # the paper's ways, before there were others
     "growth": {"reads": "all", "wiring": "full", "gates": "sample", "gate_share": 0.1},

@@ -15,7 +15,8 @@ _NULL_IS_NAN = WrapValidator(lambda value, read: math.nan if value is None else 
 #: A number that may not exist, such as a failed trial's accuracy: NaN here, null where it is written.
 Measured = Annotated[float, _NULL_IS_NAN]
 MeasuredFraction = Annotated[Fraction, _NULL_IS_NAN]
-ReadsKind = Literal["first", "near", "all", "own"]
+ReadsKind = Literal["first", "near", "all", "own", "base"]
+Measure = Literal["accuracy", "confidence"]  # what of a child is compared, on validation samples
 Limit = Literal["", "tolerance", "target", "price", "budget", "bounds"]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -30,9 +31,10 @@ class Trial:
     reward      r(z), what the search maximised, as search/problem.py defines it for its goal
     cost        units added, weighted by what they cost (methods/reward.py): what α multiplies; NaN if not recorded
     reads       whose units the child reads: `all` earlier tasks', the `first` one's, those of the one that is `near`
-                and of all that it reads, or none: its `own` network
-    rungs       validation accuracies after some of the epochs, where a round was halved; of a child that was stopped
+                and of all that it reads, or none: its `own` network, or the pretrained `base` alone
+    rungs       what it was compared by after some of the epochs, where a round was halved; of a child that was stopped
                 there, these are all there is
+    confidence  mean probability of the right class on the validation split; NaN where it is not recorded
     """
 
     widths: Widths
@@ -42,6 +44,7 @@ class Trial:
     cost: Measured = math.nan
     reads: ReadsKind = "all"
     rungs: tuple[Measured, ...] = ()
+    confidence: Measured = math.nan
 
     @property
     def failed(self) -> bool:
@@ -210,8 +213,9 @@ class Proof:
 class RoundFit:
     """How a child's training ended; ``failure`` says why one failed.
 
-    rungs  its validation accuracy each time it was compared with the others of its round; the last comparison stopped
-           it if it has neither an accuracy nor a failure
+    rungs       what it was compared by each time it was compared with the others of its round; the last comparison
+                stopped it if it has neither an accuracy nor a failure
+    confidence  mean probability of the right class; NaN in early records
     """
 
     accuracy: MeasuredFraction
@@ -221,6 +225,7 @@ class RoundFit:
     seconds: float
     failure: str = ""
     rungs: tuple[Fraction, ...] = ()
+    confidence: MeasuredFraction = math.nan
 
     @property
     def stopped(self) -> bool:

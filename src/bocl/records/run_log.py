@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bocl.checks import PositiveInt
+from bocl.checks import Natural, PositiveInt
 from bocl.errors import DamagedError, InputError
 from bocl.records.earlier import upgrade
 from bocl.records.files import read_stored
@@ -65,6 +65,8 @@ class Start:
     prior_trials   sha256 of the file its searches start from; "" without one, and in early records
     headline       whether its study lets it stand for its method; None in records that do not say
     given          the user's own tasks, where the stream is made of such; later sessions may add to them
+    base           sha256 of the pretrained weights that tasks grow from; "" without such, and in early records
+    base_stored    how many parameters these are
     """
 
     format: int
@@ -79,6 +81,8 @@ class Start:
     prior_trials: Sha256 | Literal[""] = ""
     headline: bool | None = None
     given: tuple[GivenTask, ...] = ()
+    base: Sha256 | Literal[""] = ""
+    base_stored: Natural = 0
 
     @property
     def tasks(self) -> int:
@@ -267,7 +271,8 @@ class RunLog:
         self.halvings[at] = entry.children_at_once
 
     def _check_sizes(self, entry: TaskRecord | PickRecord, index: int) -> None:
-        before, added = self.tasks[index - 1].stored if index else 0, sum(entry.parameters.values())
+        before = self.tasks[index - 1].stored if index else self.starts[0].base_stored
+        added = sum(entry.parameters.values())
         _require(entry.stored == before + added, f"{entry.stored} parameters are stored, not {before} + {added}")
         for row in (entry.row, entry.validation_row):
             _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
@@ -277,6 +282,8 @@ class RunLog:
     def _check_reads(self, reads: tuple[int, ...], task: int) -> None:
         fits = list(reads) == sorted(set(reads)) and all(0 <= other < task for other in reads)
         _require(fits, f"it reads {reads}, which are not numbers of earlier tasks in order")
+        if self.starts[0].config.get("growth", {}).get("form") == "low-rank":
+            return  # the factors of a task are read without those that it reads
         for other in reads:
             whole = set(self.tasks[other].reads_tasks) <= set(reads)
             _require(whole, f"it reads {reads}: task {other + 1} without all that it reads")

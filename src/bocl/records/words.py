@@ -13,6 +13,7 @@ from bocl.widths import Widths
 from bocl.wording import counted, percent, widths_text
 
 _STOPS = ("25 %", "50 %")  # of the epochs: the rungs of methods/halving.py
+_ALONE = {"own": "own network", "base": "base only"}  # what reads no earlier task
 _MOST_NAMED = 3  # tasks, so that a line stays short
 
 
@@ -37,8 +38,8 @@ def choose_reads(trials: Sequence[Trial]) -> bool:
 
 
 def child_words(trial: Trial, *, say_reads: bool) -> str:
-    """Return ``(15, 6)``, ``(15, 6, reads first)`` or ``(15, 6, own network)``."""
-    reads = "own network" if trial.reads == "own" else f"reads {trial.reads}"
+    """Return ``(15, 6)``, ``(15, 6, reads first)``, ``(15, 6, own network)`` or ``(15, 6, base only)``."""
+    reads = _ALONE.get(trial.reads, f"reads {trial.reads}")
     return f"({widths_text(trial.widths)}{f', {reads}' if say_reads else ''})"
 
 
@@ -56,7 +57,7 @@ def outcome(trial: Trial) -> str:
 
 
 def tasks_read(grown: Grown, index: int) -> str:
-    """Return which tasks the task of this number, from 0, reads: ``own``, ``1``, ``1, 3``, ``5 tasks`` or ``all``.
+    """Return which tasks the task of this number, from 0, reads: ``own``, ``base``, ``1, 3``, ``5 tasks`` or ``all``.
 
     '' where it goes without saying.
     """
@@ -65,7 +66,7 @@ def tasks_read(grown: Grown, index: int) -> str:
     if not index or (reads == every and not choose_reads(grown.trials)):
         return ""
     if not reads:
-        return "own"
+        return "base" if any(trial.reads == "base" for trial in grown.trials) else "own"
     if reads == every and index > 1:
         return "all"
     named = ", ".join(str(task + 1) for task in reads)
@@ -76,7 +77,7 @@ def growth_words(grown: Grown, index: int) -> str:
     """Return what a task reads, what stopped its growth, and the bounds if they were widened; '' if nothing is new."""
     words = []
     if read := tasks_read(grown, index):
-        words.append("own network" if read == "own" else f"reads {_numbered(read)}")
+        words.append(_ALONE.get(read, f"reads {_numbered(read)}"))
     if stop := stopped_by(grown):
         words.append(f"growth stopped by the {stop}")
     if grown.widened:
@@ -92,7 +93,7 @@ def stopped_by(grown: Grown) -> str:
 def kept_trial(task: TaskRecord) -> Trial | None:
     """Return the trial of the child that a task kept; another may have the same widths and read other tasks."""
     reads = task.reads_tasks
-    named = {"own": (), "first": (0,), "all": tuple(range(task.index))}
+    named = {"own": (), "base": (), "first": (0,), "all": tuple(range(task.index))}
     alike = [trial for trial in task.trials if trial.widths == task.widths]
     same = [trial for trial in alike if named.get(trial.reads) == reads]
     return next(iter(same or [trial for trial in alike if trial.reads == "near"]), None)

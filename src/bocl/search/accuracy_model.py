@@ -32,7 +32,7 @@ from bocl.search.problem import FloatArray, IntArray
 from bocl.widths import Widths
 
 FIT_ITERATIONS = 50
-PLACES: dict[ReadsKind, float] = {"first": 0.0, "near": 0.2, "all": 0.4, "own": 1.0}
+PLACES: dict[ReadsKind, float] = {"base": 0.0, "first": 0.0, "near": 0.2, "all": 0.4, "own": 1.0}
 LEAST_SPREAD = 1e-3  # smaller differences of accuracies are taken to be noise
 
 

@@ -35,6 +35,7 @@ LEANING = 9  # number of this task's trials, z = 0 included, up to which it uses
 WHOLE_LATTICE = 2048  # a space of at most so many points is scored whole
 SPREAD_POINTS = 512  # points of a larger space that are scored
 BEST_CHILDREN = 3  # whose neighbours are scored as well
+MOST_TOLERANCES = 2  # that a standard error may count as
 GAIN_SHARE = 0.2  # of the tolerance: a search goes on for a fifth of it in accuracy, or for 2 % of all parameters
 POSTERIOR_POINTS = 256  # for which diagnostics say how likely each is the best
 
@@ -50,8 +51,9 @@ class BayesianSearch:
     - A failed child is not used as data, and is never asked for again.
     - The winner is the trained child with the best posterior mean of r, not the luckiest measurement. With a tolerance
       it is the smallest child whose posterior mean of A is within ε of the best one, where ε is the tolerance, or the
-      posterior standard deviation of that best one if it is larger.
-    - Of children that were stopped early, the accuracies at the first rung of their rounds are data, as those of
+      posterior standard deviation of that best one if it is larger, but at most twice the tolerance: where samples are
+      too few to tell children apart, the smallest may be much worse.
+    - Of children that were stopped early, what was measured at the first rung of their rounds is data, as that of
       another task: levels differ, what widths are worth is much the same.
     - Besides N, H and the end of the space, it ends when no point is expected to gain ``search.least_gain``.
     """
@@ -134,7 +136,7 @@ class BayesianSearch:
             return None
         if self._fitted is None:
             own = usable_trials(trained, MOST_DATA)
-            rows = [(0, trial.widths, trial.accuracy) for trial in own]
+            rows = [(0, trial.widths, ledger.problem.measured(trial)) for trial in own]
             if any(trial.stopped for trial in ledger.trained):
                 early = sorted((trial.widths, trial.rungs[0]) for trial in ledger.trained if trial.rungs)
                 rows += [(-1, widths, rung) for widths, rung in early if math.isfinite(rung)]
@@ -166,12 +168,12 @@ class BayesianSearch:
         assert problem.tolerance is not None
         rows = np.array(points, dtype=np.int64)
         if model is None:
-            measured = {trial.widths: trial.accuracy for trial in self._ledger.succeeded}
+            measured = {trial.widths: problem.measured(trial) for trial in self._ledger.succeeded}
             mean, std = np.array([measured[point] for point in points]), np.zeros(len(points))
         else:
             mean, std = accuracy_model.predict(model, self._inputs(rows))
         top = int(mean.argmax())
-        within = max(problem.tolerance, float(std[top]))
+        within = min(max(problem.tolerance, float(std[top])), MOST_TOLERANCES * problem.tolerance)
         sizes = problem.parameters(rows)
         good = [place for place in range(len(points)) if mean[place] >= mean[top] - within]
         smallest = min(good, key=lambda place: (sizes[place], -mean[place], points[place]))
@@ -271,7 +273,7 @@ def _earlier_trials(problem: Problem) -> list[tuple[int, Widths, float]]:
     """
 
     def points(trials: Sequence[Trial]) -> list[tuple[Widths, float]]:
-        found = [(problem.point_of(trial), trial.accuracy) for trial in trials if not trial.failed]
+        found = [(problem.point_of(trial), problem.measured(trial)) for trial in trials if not trial.failed]
         return sorted((point, accuracy) for point, accuracy in found if point is not None and fits(point))
 
     def fits(point: Widths) -> bool:

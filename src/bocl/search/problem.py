@@ -7,6 +7,7 @@ z ∈ {0 … bounds_1} × … × {0 … bounds_n},  parameters(z) ≤ budget    
          = A(z)                                    with a target, where A < target
          = target + SAVED s(z)                     with a target, where A ≥ target
 
+A(z) is the accuracy on validation samples, or the confidence where these are few (``measure``).
 With a tolerance, the smallest child within it of the most accurate one is wanted; p(z), from 0 to 1, is the share of
 the most parameters that may be added. r then has a constant price per parameter, and its best child is within the
 tolerance too. With a target, any child that reaches it beats all that do not, and among those the one with the fewest
@@ -18,6 +19,7 @@ Where a search also chooses what to read, z has one more entry, the number of th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -25,7 +27,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from bocl.records.record import Diagnostics, Experience, ReadsKind, Trial
+from bocl.records.record import Diagnostics, Experience, Measure, ReadsKind, Trial
 from bocl.widths import Widths
 
 IntArray = NDArray[np.int64]
@@ -54,6 +56,7 @@ class Problem:
     choices     what may be read, by kind: the last entry of a point is one of their numbers; none: nothing to choose
     candidates  the only widths that may be asked for; None: the whole box
     pending     children that are trained and told with the first round (z = 0); they must not be asked for either
+    measure     what of a child A(z) is
     """
 
     bounds: Widths
@@ -69,6 +72,12 @@ class Problem:
     choices: tuple[ReadsKind, ...] = ()
     candidates: tuple[Widths, ...] | None = None
     pending: tuple[Widths, ...] = ()
+    measure: Measure = "accuracy"
+
+    def measured(self, trial: Trial) -> float:
+        """Return A of a child, of this task or another; early records have accuracies only."""
+        found: float = getattr(trial, self.measure)
+        return trial.accuracy if math.isnan(found) else found
 
     @property
     def groups(self) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bocl.checks import Natural, checked
@@ -15,6 +16,7 @@ from bocl.tasks.images import fingerprint_of
 from bocl.tasks.own import Cuts, PartFraction, Parts, make_own_task
 from bocl.tasks.samples import check_alike
 from bocl.tasks.task import Split, Task, checked_index
+from bocl.tasks.texts import TextFormat, read_tokenizer
 from bocl.wording import counted, shown
 
 _PAIRS = "a list with one pair (X, y) per task"
@@ -116,6 +118,39 @@ def from_arrays(
         check_alike(task.train.raw.numpy(), made[0].train.raw.numpy(), where, "those of tasks[0]")
         sealed.append(held_out)
     return ArrayStream(tuple(made), tuple(sealed))
+
+
+def from_texts(
+    tasks: Sequence[tuple[Any, Any]],
+    tokenizer: str | Path | TextFormat,
+    *,
+    length: int = 128,
+    truncate: bool = False,
+    test: Sequence[tuple[Any, Any]] | None = None,
+    validation: float | Sequence[tuple[Any, Any]] = 0.1,
+    **options: Any,
+) -> ArrayStream:
+    """Make a stream of your own texts, for a network that reads token ids.
+
+    tasks      one pair (texts, labels) per task
+    tokenizer  the path of a tokenizer.json, as published with the network
+    length     most tokens of a text, those that open and close it included
+    truncate   whether longer texts are cut off; otherwise they are refused
+
+    ``test``, ``validation`` and the other options are those of ``from_arrays``.
+    """
+    how = tokenizer if isinstance(tokenizer, TextFormat) else read_tokenizer(tokenizer, length, truncate=truncate)
+
+    def encoded(pairs: Any, name: str) -> Any:
+        if not isinstance(pairs, list | tuple):
+            return pairs
+        found = [_pair(pair, f"{name}[{at}]") for at, pair in enumerate(pairs)]
+        return [(how.encode(texts, f"{name}[{at}]"), labels) for at, (texts, labels) in enumerate(found)]
+
+    stream = from_arrays(
+        encoded(tasks, "tasks"), test=encoded(test, "test"), validation=encoded(validation, "validation"), **options
+    )
+    return ArrayStream(tuple(replace(task, text=how) for task in stream.tasks), stream.test_splits)
 
 
 def _part_name(index: int, part: str) -> str:

@@ -29,6 +29,7 @@ from bocl.tasks.hugging_face import is_dataset, read_dataset, read_features
 from bocl.tasks.image_folders import read_image_folder, read_images
 from bocl.tasks.own import PARTS, Pair, Parts
 from bocl.tasks.tables import LABEL, read_labels, read_table
+from bocl.tasks.texts import TextFormat
 
 TABLES = (".csv", ".parquet")
 KINDS = ".npz, .csv, .parquet, or a folder with train.csv, with a folder of images per class, or saved by datasets"
@@ -86,15 +87,20 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in TABLES or _table_parts(path) is not None
 
 
-def read_entry(entry: Entry, label: str | None = None) -> tuple[Parts, tuple[str, ...]]:
+def read_entry(
+    entry: Entry, label: str | None = None, text: tuple[str, TextFormat] | None = None
+) -> tuple[Parts, tuple[str, ...]]:
     """Return the parts of a task, and of a table or dataset the names of its feature columns.
 
     label  the column of labels, in a table or a dataset
+    text   the column of texts of a table, and how they become token ids
     """
     path = entry.path
     tables = _table_parts(path)
     if tables is not None or path.suffix.lower() in TABLES:
-        return _tables(tables or {"train": path}, label or LABEL)
+        return _tables(tables or {"train": path}, label or LABEL, text)
+    if text is not None:
+        raise DataError(f"{path} is no table; give texts as .csv or .parquet, with the column '{text[0]}'")
     if label is not None and not is_dataset(path):
         raise DataError(f"{path} has no columns; leave out the name of the label's")
     if path.suffix.lower() == ".npz":
@@ -104,16 +110,18 @@ def read_entry(entry: Entry, label: str | None = None) -> tuple[Parts, tuple[str
     return read_image_folder(path), ()
 
 
-def read_inputs(path: str | Path, columns: Sequence[str] = ()) -> tuple[Any, list[str]]:
+def read_inputs(path: str | Path, columns: Sequence[str] = (), *, texts: bool = False) -> tuple[Any, list[str]]:
     """Return samples to predict for, and what to call each of them.
 
     columns  of the table or dataset the task was learnt from; there may be others, and they may come in another order
+    texts    whether the one column holds texts
     """
     path = Path(path)
     if path.suffix.lower() in TABLES:
         if not columns:
             raise DataError(f"{path} is a table, but the task was not learnt from one; give data of the same kind")
-        inputs: Any = read_table(path, _bytes(path)).inputs(columns)
+        table = read_table(path, _bytes(path))
+        inputs: Any = table.texts(columns[0]) if texts else table.inputs(columns)
     elif path.suffix.lower() == ".npz":
         inputs = _array(_arrays(path), "x", path)
     elif is_dataset(path):
@@ -133,9 +141,16 @@ def _table_parts(folder: Path) -> dict[str, Path] | None:
     return found if "train" in found else None
 
 
-def _tables(paths: dict[str, Path], label: str) -> tuple[Parts, tuple[str, ...]]:
+def _tables(paths: dict[str, Path], label: str, text: tuple[str, TextFormat] | None) -> tuple[Parts, tuple[str, ...]]:
     tables = {part: read_table(path, _bytes(path)) for part, path in paths.items()}
     labels = dict(zip(tables, read_labels(tables.values(), label), strict=True))
+    if text is not None:
+        column, how = text
+        encoded = {
+            part: (how.encode(table.texts(column), f"{paths[part]}, column '{column}'"), labels[part])
+            for part, table in tables.items()
+        }
+        return Parts(**encoded), (column,)
     columns = tuple(name for name in tables["train"].columns if name != label)
     return Parts(**{part: (table.inputs(columns), labels[part]) for part, table in tables.items()}), columns
 

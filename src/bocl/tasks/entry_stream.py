@@ -11,6 +11,7 @@ from bocl.errors import DataError
 from bocl.tasks.entries import Entry, find_entry, is_table, read_entry
 from bocl.tasks.own import Cuts, make_own_task
 from bocl.tasks.task import Split, Task, checked_index
+from bocl.tasks.texts import TextFormat
 
 
 class EntryStream:
@@ -19,13 +20,20 @@ class EntryStream:
     entries      where each task's data is, and what it must be
     label        the column of labels, in tables and datasets
     standardise  whether floats are scaled; None: those of tables are, because columns have units of their own
+    text         the column of texts in tables, and how they become token ids
     """
 
     def __init__(
-        self, entries: Sequence[Entry], cuts: Cuts, *, label: str | None = None, standardise: bool | None = None
+        self,
+        entries: Sequence[Entry],
+        cuts: Cuts,
+        *,
+        label: str | None = None,
+        standardise: bool | None = None,
+        text: tuple[str, TextFormat] | None = None,
     ) -> None:
         self.entries = tuple(entries)
-        self._cuts, self._label, self._standardise = cuts, label, standardise
+        self._cuts, self._label, self._standardise, self._text = cuts, label, standardise, text
         self._read_last: dict[int, tuple[Task, Split]] = {}
 
     def __len__(self) -> int:
@@ -54,11 +62,11 @@ class EntryStream:
             raise DataError(
                 f"{entry.path} has changed since task '{entry.name}' began; restore it, or begin another run"
             )
-        parts, columns = read_entry(entry, entry.label or self._label)
+        parts, columns = read_entry(entry, entry.label or self._label, self._text)
         scaled = is_table(entry.path) if self._standardise is None else self._standardise
         cuts = replace(self._cuts, standardise=scaled)
         task, test = make_own_task(entry.name, index, parts, cuts, partial(_part_name, entry))
-        made = replace(task, columns=columns), test
+        made = replace(task, columns=columns, text=self._text[1] if self._text else None), test
         # The next task is read while one is learnt, and its test samples are asked for afterwards: two are enough.
         self._read_last = {**dict([*self._read_last.items()][-1:]), index: made}
         return made

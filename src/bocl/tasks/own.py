@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -64,14 +64,14 @@ def make_own_task(name: str, index: int, parts: Parts, cuts: Cuts, where: Callab
     elif cuts.test > 0:
         samples, test = cut(samples, _share(cuts.test, samples), seed_for(cuts.seed, "test", index), leave=least)
     else:
-        test = Samples(samples.inputs[:0], samples.labels[:0])
+        test = replace(samples, inputs=samples.inputs[:0], labels=samples.labels[:0])
     if parts.validation is None:
         seed = seed_for(cuts.seed, "validation", index)
         train, validation = cut(samples, _share(cuts.validation, samples), seed)
     else:
         train, validation = samples, _other_part(parts.validation, samples, kinds, where("validation"))
     mean, std = scale_of(train.inputs, standardise=cuts.standardise)
-    if train.inputs.dtype != np.uint8 and not cuts.standardise:
+    if train.inputs.dtype == np.float32 and not cuts.standardise:
         _warn_of_bad_scale(train.inputs, where("train"))
     weights = class_weights_of(cuts.class_weight, train.labels, kinds, where("train"))
     return make_task(name, index, train, validation, mean, std, kinds, weights), make_split(test, mean, std)
@@ -94,7 +94,7 @@ def scale_of(inputs: NDArray[Any], *, standardise: bool) -> tuple[tuple[float, .
         # deviation they would become the largest.
         channels = 1 if inputs.ndim == 2 else inputs.shape[1]
         return channel_statistics(inputs.reshape(len(inputs), channels, 1, -1))
-    if not standardise:
+    if not standardise or inputs.dtype == np.int32:  # token ids are no quantities
         return (0.0,), (1.0,)
     mean, std = _statistics(inputs)
     return tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,7 +38,7 @@ def stratified_rows(
 def cut(samples: Samples, size: int, seed: int, leave: int = 1) -> tuple[Samples, Samples]:
     """Return (kept samples, drawn samples), cut by ``stratified_rows``."""
     kept, drawn = (
-        Samples(samples.inputs[rows], samples.labels[rows])
+        replace(samples, inputs=samples.inputs[rows], labels=samples.labels[rows])
         for rows in stratified_rows(samples.labels, size, seed, leave)
     )
     return kept, drawn

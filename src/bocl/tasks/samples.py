@@ -15,6 +15,7 @@ from bocl.checks import exceeds_memory
 from bocl.errors import DataError
 from bocl.tasks.labels import Label, kinds_of, labels_of, numbered
 from bocl.tasks.task import Split, Task
+from bocl.tasks.texts import Tokens
 from bocl.wording import counted, shown
 
 # The types that numpy has, and bfloat16, which is turned into float32.
@@ -30,12 +31,14 @@ _TENSOR_TYPES = {
 class Samples:
     """Valid labelled samples.
 
-    inputs  (n, *shape)  uint8 or finite float32; shape is (d,), or channels and one to three dimensions
-    labels  (n,)         int64, none negative
+    inputs   (n, *shape)  uint8 or finite float32; shape is (d,), or channels and one to three dimensions
+    labels   (n,)         int64, none negative
+    padding               of token ids, which are int32: the id that stands for no token
     """
 
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
+    padding: int | None = None
 
 
 def checked_samples(
@@ -46,10 +49,11 @@ def checked_samples(
     where  their name in messages: ``tasks[2]``
     kinds  what the classes of the training samples are called; if left out, these are training samples
     """
-    checked_inputs = _checked_inputs(inputs, where)
+    tokens = isinstance(inputs, Tokens)
+    checked_inputs = inputs.ids if tokens else _checked_inputs(inputs, where)
     names = checked_labels(labels, len(checked_inputs), where)
     kinds = kinds or kinds_of(names)
-    return Samples(checked_inputs, numbered(names, kinds, where)), kinds
+    return Samples(checked_inputs, numbered(names, kinds, where), inputs.padding if tokens else None), kinds
 
 
 def check_classes(samples: Samples, kinds: tuple[Label, ...], where: str, least: int) -> None:
@@ -86,7 +90,7 @@ def make_task(
 def make_split(samples: Samples, mean: tuple[float, ...], std: tuple[float, ...]) -> Split:
     """Build a Split on its own copy of the samples."""
     raw, labels = (torch.from_numpy(np.array(array, order="C")) for array in (samples.inputs, samples.labels))
-    return Split(raw, labels, mean, std)
+    return Split(raw, labels, mean, std, samples.padding)
 
 
 def check_alike(inputs: NDArray[Any], others: NDArray[Any], where: str, named: str) -> None:

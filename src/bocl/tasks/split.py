@@ -18,7 +18,8 @@ from bocl.tasks.samples import Samples, make_split, make_task
 from bocl.tasks.task import Split, Task, checked_index
 
 CIFAR100_CLASSES = 100
-CIFAR100_VALIDATION = 50  # of the 500 training images of a class
+CIFAR100_TRAINING = 500  # images of a class
+CIFAR100_VALIDATION = 50  # of these
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,7 @@ class SplitStream:
     seed: int
     classes: int  # in each task
     validation: int  # images of each class that are set aside, on average
+    each: int | None = None  # training images of a class; None: all
 
     def __len__(self) -> int:
         return self.tasks
@@ -40,7 +42,7 @@ class SplitStream:
     def __getitem__(self, index: int) -> Task:
         checked_index(index, self.tasks)
         first = index * self.classes
-        samples = self._samples(self.images.train_images, self.images.train_labels, index)
+        samples = self._samples(self.images.train_images, self.images.train_labels, index, self.each)
         train, validation = cut(samples, self.validation * self.classes, seed_for(self.seed, "validation", index))
         name = f"classes {first}-{first + self.classes - 1}"
         return make_task(name, index, train, validation, self.images.mean, self.images.std)
@@ -55,17 +57,32 @@ class SplitStream:
         """Return the sha256 of the images the stream is made from."""
         return self.images.fingerprint
 
-    def _samples(self, images: NDArray[np.uint8], labels: NDArray[np.int64], index: int) -> Samples:
+    def _samples(
+        self, images: NDArray[np.uint8], labels: NDArray[np.int64], index: int, each: int | None = None
+    ) -> Samples:
         first = index * self.classes
         rows = np.flatnonzero((labels >= first) & (labels < first + self.classes))
+        if each is not None:
+            kept = [np.flatnonzero(labels == label)[:each] for label in range(first, first + self.classes)]
+            rows = np.sort(np.concatenate(kept))
         return Samples(images[rows], labels[rows] - first)
 
 
-def split_cifar100(tasks: int = 10, seed: int = 0, data: Path | str | None = None, classes: int = 10) -> SplitStream:
-    """CIFAR-100, ten new classes in each task; 4,500 / 500 / 1,000 images a task."""
+def split_cifar100(
+    tasks: int = 10, seed: int = 0, data: Path | str | None = None, classes: int = 10, each: int | None = None
+) -> SplitStream:
+    """CIFAR-100, ten new classes in each task; 4,500 / 500 / 1,000 images a task.
+
+    each  training images of a class, a tenth of which are for validation; None: all 500
+    """
     if tasks < 1 or classes < 2 or tasks * classes > CIFAR100_CLASSES:
         raise DataError(
             f"{tasks} tasks of {classes} classes cannot be made from CIFAR-100's {CIFAR100_CLASSES} classes; "
             f"take one task or more, two classes or more, and at most {CIFAR100_CLASSES} classes in all"
         )
-    return SplitStream(load_cifar100(data), tasks, seed, classes, CIFAR100_VALIDATION)
+    if each is not None and not 2 <= each <= CIFAR100_TRAINING:
+        raise DataError(
+            f"each is {each}; CIFAR-100 has {CIFAR100_TRAINING} training images of a class: give 2 to as many"
+        )
+    validation = CIFAR100_VALIDATION if each is None else max(1, each * CIFAR100_VALIDATION // CIFAR100_TRAINING)
+    return SplitStream(load_cifar100(data), tasks, seed, classes, validation, each)

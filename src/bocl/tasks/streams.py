@@ -9,6 +9,7 @@ from bocl.tasks.mixed import mixed_mnist
 from bocl.tasks.permuted import permuted_digits, permuted_mnist
 from bocl.tasks.split import split_cifar100
 from bocl.tasks.task import TaskStream
+from bocl.tasks.text_sections import text_sections
 
 # Each takes tasks and seed. Streams of downloaded data also take data, the folder of the files.
 STREAMS: Mapping[str, Callable[..., TaskStream]] = MappingProxyType(
@@ -17,5 +18,6 @@ STREAMS: Mapping[str, Callable[..., TaskStream]] = MappingProxyType(
         "permuted-mnist": permuted_mnist,
         "mixed-mnist": mixed_mnist,
         "split-cifar100": split_cifar100,
+        "text-sections": text_sections,
     }
 )

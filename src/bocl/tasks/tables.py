@@ -40,6 +40,14 @@ class Table:
             raise DataError(f"{self.path}: row {missing} has no '{column}'; fill it in, or leave the row out")
         return values
 
+    def texts(self, column: str) -> list[str]:
+        """Return the texts of a column."""
+        values = list(self._column(column, "text"))
+        wrong = next((row for row, value in enumerate(values, start=1) if not isinstance(value, str)), None)
+        if wrong is not None:
+            raise DataError(f"{self.path}: row {wrong} has no text in '{column}'; fill it in, or leave the row out")
+        return values
+
     def inputs(self, columns: Sequence[str]) -> NDArray[np.float32]:
         """Return the numbers of these columns, (rows, columns)."""
         found = [self._numbers(name) for name in columns]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from bocl.errors import DataError
 from bocl.tasks.labels import Label
+from bocl.tasks.texts import TextFormat
 
 
 class Scaling:
@@ -16,6 +18,7 @@ class Scaling:
 
     mean, std  one value per feature of a vector or channel of an image, or a single value for all
     shape      of one sample
+    tokens     whether samples are token ids, which stay as they are
     """
 
     def __init__(
@@ -25,8 +28,10 @@ class Scaling:
         shape: tuple[int, ...],
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        *,
+        tokens: bool = False,
     ) -> None:
-        self._dtype = dtype
+        self._dtype, self._tokens = dtype, tokens
         self._plain = mean == (0.0,) and std == (1.0,)
         self._mean, self._std = (
             torch.tensor(values, dtype=dtype, device=device).reshape(-1, *(1,) * (len(shape) - 1))
@@ -35,6 +40,8 @@ class Scaling:
 
     def __call__(self, raw: Tensor) -> Tensor:
         """Scale samples (n, *shape) on the device; bytes are divided by 255 first."""
+        if self._tokens:
+            return raw
         if raw.dtype == torch.uint8:
             return raw.to(self._dtype).div_(255).sub_(self._mean).div_(self._std)
         return raw.to(self._dtype) if self._plain else (raw.to(self._dtype) - self._mean).div_(self._std)
@@ -44,16 +51,18 @@ class Scaling:
 class Split:
     """Labelled samples, kept as they were published (bytes stay bytes) and scaled when asked for.
 
-    raw     (n, *shape)  uint8 or float32
+    raw     (n, *shape)  uint8 or float32; int32 if they are token ids, (n, length)
     labels  (n,)         int64, 0 … classes-1
     mean, std            of raw, or of raw / 255 if it is uint8: one value per feature of a vector or channel of an
                          image, or a single value for all
+    padding              of token ids: the id that stands for no token
     """
 
     raw: Tensor
     labels: Tensor
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
+    padding: int | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -64,7 +73,8 @@ class Split:
 
     def scaling(self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Scaling:
         """Return the function that turns raw samples on the device into what a network sees."""
-        return Scaling(self.mean, self.std, tuple(self.raw.shape[1:]), device, dtype)
+        tokens = self.padding is not None
+        return Scaling(self.mean, self.std, tuple(self.raw.shape[1:]), device, dtype, tokens=tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +89,7 @@ class Task:
     labels: tuple[Label, ...] = ()  # what people call the classes; none where they are the numbers from 0
     columns: tuple[str, ...] = ()  # what people call the features of a table
     class_weights: tuple[float, ...] = ()  # how much a sample of each class counts in the training loss; none: 1 each
+    text: TextFormat | None = None  # how texts became its token ids
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -123,6 +134,34 @@ class FirstTasks:
     def fingerprint(self) -> str:
         """Return that of the whole stream."""
         return self._stream.fingerprint()
+
+
+class Rescaled:
+    """A stream whose samples are scaled in a given way, as a pretrained network expects them."""
+
+    def __init__(self, stream: TaskStream, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        self._stream, self._mean, self._std = stream, mean, std
+
+    def __len__(self) -> int:
+        return len(self._stream)
+
+    def __getitem__(self, index: int) -> Task:
+        task = self._stream[index]
+        return replace(task, train=self._scaled(task.train), validation=self._scaled(task.validation))
+
+    def test_split(self, index: int) -> Split:
+        """Return the sealed samples of task ``index``."""
+        return self._scaled(self._stream.test_split(index))
+
+    def fingerprint(self) -> str:
+        """Return that of the stream."""
+        return self._stream.fingerprint()
+
+    def _scaled(self, split: Split) -> Split:
+        channels = split.raw.shape[1]
+        if {len(self._mean), len(self._std)} - {1, channels}:
+            raise DataError(f"samples have {channels} channels; give one mean and std, or as many")
+        return replace(split, mean=self._mean, std=self._std)
 
 
 def checked_index(index: int, tasks: int) -> int:

@@ -11,6 +11,9 @@ from torch import Tensor
 from bocl.tasks.task import Scaling, Split, Task
 from bocl.training.feed import Feed
 
+COLUMNS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # batches of texts are cut down to one of these
+TEXTS_AT_ONCE = 256
+BATCHES_SORTED = 16  # texts of so many batches are sorted by length, so that those of a batch are about as long
 SHARE_OF_FREE_MEMORY = 0.5  # of a GPU; samples that would take more are fed from the host
 
 
@@ -21,12 +24,14 @@ class DeviceSplit:
     inputs  (n, *shape) on the device: floats, or bytes that ``scale`` turns into floats when they are taken
     labels  (n,) on the device
     feed    brings samples from the host; inputs and labels then hold only those of the next steps
+    lengths (n,) on the host, where samples are rows of token ids: how many of them are tokens
     """
 
     inputs: Tensor
     labels: Tensor
     scale: Scaling | None = None
     feed: Feed | None = None
+    lengths: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels) if self.feed is None else len(self.feed)
@@ -37,16 +42,36 @@ class DeviceSplit:
             return iter(order.to(self.inputs.device))
         return self.feed.batches(order, self.inputs, self.labels)
 
-    def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs (batch, *shape) as a network sees them, and labels (batch,), at places from ``batches``."""
-        return self._scaled(self.inputs.index_select(0, places)), self.labels.index_select(0, places)
+    def take(self, places: Tensor, columns: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return inputs (batch, *shape) as a network sees them, and labels (batch,), at places from ``batches``.
+
+        columns  so many token ids of every row, where there are no more tokens
+        """
+        inputs = self.inputs.index_select(0, places)
+        return self._scaled(inputs if columns is None else inputs[:, :columns]), self.labels.index_select(0, places)
+
+    def columns(self, order: Tensor) -> list[int | None]:
+        """Return for each row of ``order`` (steps, batch) how many columns its samples need; None: all there are."""
+        if self.lengths is None:
+            return [None] * len(order)
+        return [columns_for(length, self.inputs.shape[1]) for length in self.lengths[order].amax(1).tolist()]
 
     def rows(self, which: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs and labels of samples by their numbers in the split."""
+        """Return inputs and labels of samples by their numbers in the split; texts are cut down to the longest."""
+        if self.lengths is not None:
+            longest = int(self.lengths[which.cpu() if isinstance(which, Tensor) else which].amax())
+            return self.inputs[which, : columns_for(longest, self.inputs.shape[1])], self.labels[which]
         if self.feed is None:
             return self._scaled(self.inputs[which]), self.labels[which]
         inputs, labels = self.feed.rows(which)
         return self._scaled(inputs.to(self.inputs.device)), labels.to(self.labels.device)
+
+    def parts(self, size: int, size_of_texts: int = TEXTS_AT_ONCE) -> Iterator[slice | Tensor]:
+        """Yield the numbers of all samples in parts of this size, in order; texts by their length, fewer at once."""
+        if self.lengths is None:
+            yield from (slice(start, start + size) for start in range(0, len(self), size))
+        else:
+            yield from self.lengths.argsort(stable=True).to(self.inputs.device).split(min(size, size_of_texts))
 
     def _scaled(self, inputs: Tensor) -> Tensor:
         return inputs if self.scale is None else self.scale(inputs)
@@ -85,9 +110,22 @@ def to_device(split: Split, device: torch.device | str, dtype: torch.dtype = tor
         feed = Feed(split.raw, split.labels)
         return DeviceSplit(*feed.window(device), scale, feed)
     raw, labels = (_ordinary(tensor.to(device)) for tensor in (split.raw, split.labels))
+    if split.padding is not None:
+        return DeviceSplit(raw, labels, lengths=token_lengths(split.raw, split.padding))
     if device.type == "cuda" and raw.dtype == torch.uint8:
         return DeviceSplit(raw, labels, scale)
     return DeviceSplit(scale(raw), labels)
+
+
+def token_lengths(ids: Tensor, padding: int) -> Tensor:
+    """Return how many columns each row of token ids (n, length) needs, (n,): up to its last token."""
+    places = torch.arange(1, ids.shape[1] + 1)
+    return ((ids != padding) * places).amax(1).clamp(min=1)
+
+
+def columns_for(length: int, width: int) -> int:
+    """Return to how many columns rows of ``width`` token ids are cut down, whose longest text has so many tokens."""
+    return min(width, next((most for most in COLUMNS if most >= length), width))
 
 
 def _ordinary(tensor: Tensor) -> Tensor:
@@ -104,12 +142,18 @@ def task_to_device(
     return DeviceTask(task.name, index, task.classes, train, validation, weights)
 
 
-def epoch_order(samples: int, batch_size: int, generator: torch.Generator) -> Tensor:
+def epoch_order(samples: int, batch_size: int, generator: torch.Generator, lengths: Tensor | None = None) -> Tensor:
     """Return (steps, batch) indices: a fresh permutation, its last batch filled up from its beginning.
 
-    Every sample is shown at least once an epoch and every batch has the same shape.
+    Every sample is shown at least once an epoch and every batch has the same shape. Samples that have lengths (n,) are
+    put into batches with others of about the same length, and the batches are shuffled.
     """
     batch_size = min(batch_size, samples)
     steps = -(-samples // batch_size)
     permutation = torch.randperm(samples, generator=generator)
-    return permutation[torch.arange(steps * batch_size) % samples].view(steps, batch_size)
+    order = permutation[torch.arange(steps * batch_size) % samples]
+    if lengths is None:
+        return order.view(steps, batch_size)
+    parts = order.split(BATCHES_SORTED * batch_size)
+    alike = torch.cat([part[lengths[part].argsort(stable=True)] for part in parts]).view(steps, batch_size)
+    return alike[torch.randperm(steps, generator=generator)]

@@ -45,14 +45,18 @@ class EagerStep:
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         self.precomputed: dict[int, Tensor | None] = {}  # by task, made in its first step
 
-    def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
-        """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
+    def __call__(self, task: DeviceTask, batch: Tensor, rate: float, columns: int | None = None) -> None:
+        """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,).
+
+        columns  as in ``DeviceSplit.take``
+        """
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         with repeatable_products(self.precision):
             if task.index not in self.precomputed:
                 self.precomputed[task.index] = precompute(self.network, task)
-            losses = batch_losses(self.network, task, batch, self.precision, self.precomputed[task.index])
+            precomputed = self.precomputed[task.index]
+            losses = batch_losses(self.network, task, batch, self.precision, precomputed, columns)
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
             losses.sum().backward()
@@ -85,33 +89,52 @@ class GraphedStep:
         self.batches = {
             task.index: torch.arange(min(recipe.batch_size, len(task.train)), device=self.device) for task in tasks
         }
+        self.parts: dict[tuple[int, int | None], list[Part]] = {}
         with repeatable_products(self.precision):
             self.precomputed = {task.index: precompute(network, task) for task in tasks}
             try:
-                self.parts = self._capture()
+                self._capture()
             finally:
                 self.load(before)
 
-    def _capture(self) -> dict[int, list[Part]]:
+    def _capture(self) -> None:
+        """Capture a step on every task; where samples have lengths, a step of each length when it first comes."""
         stream = _capture_stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP_STEPS):
                 self.optimiser.zero_grad(set_to_none=True)
                 for index in self.tasks:  # all tasks in one step: a fused optimiser begins with all tensors at once
-                    self._backward(index)
+                    self._backward(index, None)
                 self.hooks.update(self.optimiser, self.network.parameters)
         torch.cuda.current_stream(self.device).wait_stream(stream)
-        return {index: self._capture_step(index, stream) for index in self.tasks}
+        for index, task in self.tasks.items():
+            if task.train.lengths is None:
+                self.parts[index, None] = self._capture_step(index, None, stream)
 
-    def _capture_step(self, index: int, stream: torch.cuda.Stream) -> list[Part]:
+    def _capture_columns(self, index: int, columns: int) -> None:
+        """Capture a step on samples cut down to so many columns; what the network and its optimiser hold stays."""
+        before = {name: tensor.detach().clone() for name, tensor in self.network.state.items()}
+        total = self.total.clone()
+        stream = _capture_stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with repeatable_products(self.precision):
+            with torch.cuda.stream(stream):
+                self.optimiser.zero_grad(set_to_none=True)
+                self._backward(index, columns)  # products of a new shape set up what a capture cannot
+            torch.cuda.current_stream(self.device).wait_stream(stream)
+            self.parts[index, columns] = self._capture_step(index, columns, stream)
+        copy_state(before, self.network.state)
+        self.total.copy_(total)
+
+    def _capture_step(self, index: int, columns: int | None, stream: torch.cuda.Stream) -> list[Part]:
         """Return what to call for a step on a task: graphs, and between them what the host does.
 
         Each graph has its own memory, so that what one leaves for the next is not overwritten.
         """
 
         def step() -> Iterator[Part]:
-            self._backward(index)
+            self._backward(index, columns)
             yield from self.hooks.parts_of_update(self.optimiser, self.network.parameters)
 
         self.optimiser.zero_grad(set_to_none=True)
@@ -126,9 +149,9 @@ class GraphedStep:
                 return parts
             parts.append(host_part)
 
-    def _backward(self, index: int) -> None:
+    def _backward(self, index: int, columns: int | None) -> None:
         task, batch, precomputed = self.tasks[index], self.batches[index], self.precomputed[index]
-        losses = batch_losses(self.network, task, batch, self.precision, precomputed)
+        losses = batch_losses(self.network, task, batch, self.precision, precomputed, columns)
         self.total.add_(losses.detach())
         losses.sum().backward()
 
@@ -142,13 +165,19 @@ class GraphedStep:
                         value.zero_()
             self.total.zero_()
 
-    def __call__(self, task: DeviceTask, batch: Tensor, rate: float) -> None:
-        """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,)."""
+    def __call__(self, task: DeviceTask, batch: Tensor, rate: float, columns: int | None = None) -> None:
+        """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,).
+
+        columns  as in ``DeviceSplit.take``
+        """
         if rate != self._last_rate:
             self.rate.fill_(rate)
             self._last_rate = rate
+        if (task.index, columns) not in self.parts:
+            assert columns is not None
+            self._capture_columns(task.index, columns)
         self.batches[task.index].copy_(batch)
-        for part in self.parts[task.index]:
+        for part in self.parts[task.index, columns]:
             part()
 
     @contextmanager
@@ -256,28 +285,41 @@ def kept_moments(moments: Moments, which: Sequence[int]) -> Moments:
 
 def precompute(network: Trainable, task: DeviceTask) -> Tensor | None:
     """Return what is the same in every step, for all training samples; None if it would take too much memory."""
-    samples = len(task.train)
-    first = None if task.train.feed else network.precompute(task.train.rows(slice(1))[0])
-    if first is None or first.nbytes * samples > MOST_PRECOMPUTED:
+    split = task.train
+    first = (
+        None if split.feed else network.precompute(split.take(torch.zeros(1, dtype=torch.int64, device=task.device))[0])
+    )
+    if first is None or first.nbytes * len(split) > MOST_PRECOMPUTED:
         return None
-    starts = range(0, samples, PRECOMPUTE_BATCH)
-    parts = [network.precompute(task.train.rows(slice(start, start + PRECOMPUTE_BATCH))[0]) for start in starts]
-    return torch.cat([part for part in parts if part is not None])
+    found = first.new_zeros(len(split), *first.shape[1:])
+    for part in split.parts(PRECOMPUTE_BATCH):
+        values = network.precompute(split.rows(part)[0])
+        assert values is not None
+        if values.shape[1:] == found.shape[1:]:
+            found[part] = values
+        else:  # of shorter texts
+            found[part, : values.shape[1]] = values
+    return found
 
 
 def batch_losses(
-    network: Trainable, task: DeviceTask, batch: Tensor, precision: str, precomputed: Tensor | None = None
+    network: Trainable,
+    task: DeviceTask,
+    batch: Tensor,
+    precision: str,
+    precomputed: Tensor | None = None,
+    columns: int | None = None,
 ) -> Tensor:
     """Return every network's mean cross-entropy, (K,), on the shared samples at the places ``batch`` (n,).
 
     L = 1/n Σ_i w(y_i) · (-log p(y_i | x_i)), where the task has weights w
     """
-    x, labels = task.train.take(batch)
+    x, labels = task.train.take(batch, columns)
     part = None if precomputed is None else precomputed.index_select(0, batch)
     with torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
         logits = network(x, task.index, part)
     count, samples, classes = logits.shape
-    flat = logits.reshape(-1, classes).to(x.dtype)
+    flat = logits.reshape(-1, classes).to(next(iter(network.parameters.values())).dtype)
     each = F.cross_entropy(flat, labels.expand(count, samples).reshape(-1), reduction="none")
     each = each.view(count, samples)
     if task.class_weights is not None:

@@ -21,7 +21,7 @@ from bocl.seeding import seed_for
 from bocl.training.batches import DeviceTask, epoch_order
 from bocl.training.cancellation import stop_if_cancelled
 from bocl.training.draws import Draws
-from bocl.training.evaluation import accuracies
+from bocl.training.evaluation import Scores, scores
 from bocl.training.hooks import Hooks
 from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
@@ -59,16 +59,18 @@ class Effort:
 class Fit:
     """How one network's training ended.
 
-    accuracy  on the validation samples (the mean over tasks, when there are several); NaN if the loss was not finite
-    loss      mean training loss of the last epoch
-    epochs    passes that were made
-    effort    what it took
+    accuracy    on the validation samples (the mean over tasks, when there are several); NaN if the loss was not finite
+    loss        mean training loss of the last epoch
+    epochs      passes that were made
+    effort      what it took
+    confidence  mean probability of the right class, on the same samples
     """
 
     accuracy: float
     loss: float
     epochs: int
     effort: Effort
+    confidence: float = math.nan
 
 
 def train(
@@ -141,17 +143,14 @@ class Training(Generic[Network]):
             for parameter in self.network.parameters.values():
                 parameter.grad = None
 
-    def scores(self) -> Tensor:
-        """Return (K,) validation accuracies: those of each network's best epoch so far, if the recipe has patience.
+    def fits(self) -> list[Fit]:
+        """Return how each network's training would end now: at its best epoch so far, if the recipe has patience.
 
-        They are NaN where the loss, or a weight, is not finite.
+        Accuracy and confidence are NaN where the loss, or a weight, is not finite.
         """
         with self._at_work():
-            return self._scores()
-
-    def fits(self) -> list[Fit]:
-        """Return how each network's training would end now."""
-        return self._fits(self.scores())
+            scores = self._scores()
+        return self._fits(scores)
 
     def keep(self: Training[Part], which: Sequence[int]) -> None:
         """Go on with the networks at these places, in this order; the others leave."""
@@ -203,8 +202,8 @@ class Training(Generic[Network]):
         step.total.zero_()
         batches = _interleave(self._tasks, self._orders, recipe.batch_size, self._shuffle)
         with self._draws.in_use(), step.sharing_gpu():
-            for task, batch in batches:
-                step(task, batch, _learning_rate(recipe, self._taken, self._per_epoch * self._epochs))
+            for task, batch, columns in batches:
+                step(task, batch, _learning_rate(recipe, self._taken, self._per_epoch * self._epochs), columns)
                 self._taken += 1
                 self._samples += len(batch)
         trained.training = False
@@ -213,22 +212,23 @@ class Training(Generic[Network]):
         stop_if_cancelled()
         scores = _validate(trained, self._tasks, recipe.precision) if recipe.patience else None
         if self._on_epoch is not None:
-            losses, accuracies = (() if values is None else tuple(values.tolist()) for values in (self._loss, scores))
-            self._on_epoch(self.epoch, self._epochs, losses, accuracies)
+            accuracies = () if scores is None else tuple(scores.accuracy.tolist())
+            self._on_epoch(self.epoch, self._epochs, tuple(self._loss.tolist()), accuracies)
         if scores is not None:
             self._best.note(trained, scores, self.epoch)
 
-    def _scores(self) -> Tensor:
+    def _scores(self) -> Scores:
         finite = torch.isfinite(self._loss)
         for tensor in (self._best.state or self.network.state).values():  # the last step may be the one that diverged
             finite &= torch.isfinite(tensor.detach()).flatten(1).all(1).cpu()
         patient = self._recipe.patience > 0
-        scores = self._best.score if patient else _validate(self.network, self._tasks, self._recipe.precision)
-        return torch.where(finite, scores, math.nan)
+        found = self._best.scores if patient else _validate(self.network, self._tasks, self._recipe.precision)
+        return Scores(*(torch.where(finite, values, math.nan) for values in found))
 
-    def _fits(self, scores: Tensor) -> list[Fit]:
-        effort, losses = Effort(self._samples, self._seconds), self._loss.tolist()
-        return [Fit(float(score), loss, self.epoch, effort) for score, loss in zip(scores, losses, strict=True)]
+    def _fits(self, scores: Scores) -> list[Fit]:
+        effort = Effort(self._samples, self._seconds)
+        each = zip(*(values.tolist() for values in (scores.accuracy, self._loss, scores.confidence)), strict=True)
+        return [Fit(accuracy, loss, self.epoch, effort, confidence) for accuracy, loss, confidence in each]
 
 
 class _Best:
@@ -240,14 +240,16 @@ class _Best:
     def __init__(self, count: int, patience: int) -> None:
         self.patience = patience
         self.waiting = torch.ones(count, dtype=torch.bool)  # networks with patience left
-        self.score = torch.full((count,), -math.inf, dtype=torch.float64)
+        self.scores = Scores(*(torch.full((count,), -math.inf, dtype=torch.float64) for _ in Scores._fields))
         self.since = torch.zeros(count)  # the epoch each network last improved in
         self.state: dict[str, Tensor] = {}
 
-    def note(self, network: Trainable, scores: Tensor, epoch: int) -> None:
-        """Keep the networks that improved, and see which have run out of patience."""
-        improved = (scores > self.score) & self.waiting
-        self.score[improved], self.since[improved] = scores[improved], epoch
+    def note(self, network: Trainable, scores: Scores, epoch: int) -> None:
+        """Keep the networks that became more accurate, and see which have run out of patience."""
+        improved = (scores.accuracy > self.scores.accuracy) & self.waiting
+        for kept, now in zip(self.scores, scores, strict=True):
+            kept[improved] = now[improved]
+        self.since[improved] = epoch
         for name, tensor in network.state.items():
             if name not in self.state:
                 self.state[name] = torch.zeros_like(tensor)
@@ -261,7 +263,8 @@ class _Best:
     def kept(self, which: Sequence[int]) -> _Best:
         places = list(which)
         made = _Best(len(places), self.patience)
-        made.waiting, made.score, made.since = self.waiting[places], self.score[places], self.since[places]
+        made.waiting, made.since = self.waiting[places], self.since[places]
+        made.scores = Scores(*(values[places] for values in self.scores))
         made.state = {name: tensor[places] for name, tensor in self.state.items()}
         return made
 
@@ -274,18 +277,24 @@ def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:
 
 def _interleave(
     tasks: Sequence[DeviceTask], orders: Sequence[torch.Generator], batch_size: int, shuffle: torch.Generator
-) -> Iterator[tuple[DeviceTask, Tensor]]:
-    """Return one epoch of (task, places of its next batch), the tasks' batches mixed when there are several."""
-    epochs = [epoch_order(len(task.train), batch_size, order) for task, order in zip(tasks, orders, strict=True)]
-    batches = [task.train.batches(epoch) for task, epoch in zip(tasks, epochs, strict=True)]
+) -> Iterator[tuple[DeviceTask, Tensor, int | None]]:
+    """Return one epoch of (task, places of its next batch, columns it needs), mixed when there are several tasks."""
+    epochs = [
+        epoch_order(len(task.train), batch_size, order, task.train.lengths)
+        for task, order in zip(tasks, orders, strict=True)
+    ]
+    batches = [
+        zip(task.train.batches(epoch), task.train.columns(epoch), strict=True)
+        for task, epoch in zip(tasks, epochs, strict=True)
+    ]
     turns = torch.repeat_interleave(torch.tensor([len(epoch) for epoch in epochs]))
     if len(tasks) > 1:
         turns = turns[torch.randperm(len(turns), generator=shuffle)]
-    return ((tasks[turn], next(batches[turn])) for turn in turns.tolist())
+    return ((tasks[turn], *next(batches[turn])) for turn in turns.tolist())
 
 
-def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -> Tensor:
-    """Return (K,) validation accuracies, the mean over tasks."""
+def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -> Scores:
+    """Return accuracies and confidences (K,) on validation samples, the mean over tasks."""
     with repeatable_products(precision):
-        scores = [accuracies(partial(network, task=task.index), task.validation) for task in tasks]
-        return torch.stack(scores).mean(0).cpu()
+        found = [scores(partial(network, task=task.index), task.validation) for task in tasks]
+        return Scores(*(torch.stack(values).mean(0).cpu() for values in zip(*found, strict=True)))

@@ -1,0 +1,31 @@
+"""Networks that grow, in either form: by units, or by low-rank factors."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from bocl.networks.expandable import ExpandableNetwork
+from bocl.networks.graph import Graph
+from bocl.networks.growth import GrowthSettings, GrowthSpace
+from bocl.networks.low_rank.backbone import Backbone
+from bocl.networks.low_rank.children import FactoredChildren
+from bocl.networks.low_rank.network import FactoredNetwork
+from bocl.networks.low_rank.space import FactorSpace
+from bocl.networks.pretrained import Pretrained
+from bocl.networks.stacked import Children
+
+GrowingNetwork = ExpandableNetwork | FactoredNetwork
+GrowingSpace = GrowthSpace | FactorSpace
+GrowingChildren = Children | FactoredChildren
+Base = Graph | Pretrained | Backbone  # what the network of a learner is made from
+
+
+def grows_in(base: Base) -> Graph | Backbone:
+    """Return what has the groups that grow."""
+    return base.graph if isinstance(base, Pretrained) else base
+
+
+def pretrained_base(module: nn.Module, growth: GrowthSettings, device: torch.device | str) -> Pretrained | Backbone:
+    """Return a trained module as what tasks grow from."""
+    return Backbone(module, growth, device) if growth.form == "low-rank" else Pretrained.of(module)

