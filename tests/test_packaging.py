@@ -66,7 +66,7 @@ def test_every_module_the_library_imports_is_a_requirement():
     [
         ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow", "text", "peft"]),
         ("examples", []),
-        ("replication", ["replication"]),
+        ("replication", ["replication", "peft"]),
         (".ci", ["dev"]),
     ],
 )

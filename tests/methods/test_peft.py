@@ -7,10 +7,14 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.torch
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 import bocl
 from bocl.errors import FolderError, InputError
@@ -23,6 +27,7 @@ from low_rank_examples import MODULES, Mobile, Transformer, samples, trained
 from test_pretrained_methods import stream, text_stream
 
 RECIPE = Recipe("adam", learning_rate=0.02, batch_size=16, epochs=2)
+LOW_RANK = {"pretrained": True, "growth": bocl.GrowthSettings(form="low-rank")}
 ENCODER = {"vocabulary": 30, "width": 8, "layers": 2, "heads": 2, "inner": 12, "positions": 16}
 CASES = [(name, norms) for name in MODULES for norms in ("frozen", "task") if (name, norms) != ("text", "task")]
 
@@ -73,7 +78,7 @@ def test_merged_weights_load_into_the_module(name, norms, tmp_path):
         plain.load_state_dict(load_file(folder / "model.safetensors"))
         x = inputs(name)
         torch.testing.assert_close(logits_of(plain, folder, x, head), learner.predict(x, task), rtol=1e-4, atol=1e-5)
-    assert "Logits are" in (folder / "README.md").read_text() or head is not None
+    assert ("head.safetensors" in (folder / "README.md").read_text()) == (head is None)
 
 
 @pytest.mark.extras("peft")
@@ -125,13 +130,220 @@ def test_an_adapter_says_what_it_is(tmp_path):
     assert set(facts["rank_pattern"].values()) == {6}, "its own rank, and those of the two tasks it reads"
     assert facts["modules_to_save"] == ["head"]
     readme = (folder / "README.md").read_text()
+    assert readme.startswith(
+        "---\nbase_model: Transformer\nlibrary_name: peft\ntags:\n- bocl\n- lora\n---\n\n# task 3\n"
+    )
     assert "Task 3 of a Fixed learner, on a Transformer" in readme
     assert "Classes, in the order of the logits: 0, 1, 2" in readme
+    added, stored = sum(learner.network.parameters_by_task()[2].values()), learner.parameters()["base"]
+    assert f"Size: {added:,} parameters of its own, next to {stored:,} of the module." in readme
+    assert "Ranks: 2 in mlp lower" in readme
+    assert "reads the factors of task 1, 2, which are part of these files" in readme
+    merged = (learner.export("task 3", tmp_path / "merged", to="merged") / "README.md").read_text()
+    assert "peft" not in merged
+
+
+def test_the_readme_says_how_samples_are_made_ready(tmp_path):
+    texts, _ = learnt("text", tasks=1)
+    readme = (texts.export(0, tmp_path / "text") / "README.md").read_text()
+    assert "Samples: shape (12,), token ids, where 0 stands for no token." in readme
+    learner = bocl.Frozen(trained(Mobile()), **LOW_RANK, recipe=RECIPE, device="cpu")
+    images = np.random.default_rng(0).integers(0, 256, (40, 2, 8, 8), dtype=np.uint8)
+    learner.learn(bocl.from_arrays([(images, np.arange(40) % 2)])[0])
+    readme = (learner.export(0, tmp_path / "bytes") / "README.md").read_text()
+    assert f"Samples: shape (2, 8, 8), scaled as (x / 255 - {list(learner.seen[0].mean)}) / " in readme
+
+
+# -- what the README says is done as it says -----------------------------------------------------------
+
+
+class Named(nn.Module):
+    """Linear layers of any names and a head, one after another."""
+
+    def __init__(self, head: str, *names: str, bias: bool = True, norm: str = "") -> None:
+        super().__init__()
+        self.order = [*names, *([norm] if norm else []), head]
+        for name in self.order:
+            place, _, last = name.rpartition(".")
+            parent = self
+            for part in filter(None, place.split(".")):
+                if not hasattr(parent, part):
+                    parent.add_module(part, nn.Module())
+                parent = getattr(parent, part)
+            layer = nn.Linear(6, 3, bias) if name == head else nn.Linear(6, 6)
+            parent.add_module(last, nn.LayerNorm(6) if name == norm else layer)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 6) to (n, 3)."""
+        for name in self.order[:-1]:
+            x = self.get_submodule(name)(x).tanh()
+        return self.get_submodule(self.order[-1])(x)
+
+
+def adapted(module: nn.Module, shape: tuple[int, ...] = (6,), tasks: int = 2, widths=2, **growth):
+    """Return a learner that has learnt tasks by factors of these ranks."""
+    settings = {"growth": bocl.GrowthSettings(form="low-rank", **growth), "settings": bocl.FixedSettings(widths=widths)}
+    learner = bocl.Fixed(trained(module), pretrained=True, **settings, recipe=RECIPE, device="cpu")
+    for task in stream(tasks, shape):
+        learner.learn(task)
+    return learner
+
+
+def check_as_the_readme_says(learner, module: nn.Module, folder: Path, x: torch.Tensor) -> None:
+    """Load an export by the code in its README, and compare logits of task 2."""
+    code = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    names = {"module": copy.deepcopy(module), "x": x, "torch": torch, "safetensors": safetensors}
+    if "peft" in code:
+        import peft
+
+        names["peft"] = peft
+    fastpath = torch.backends.mha.get_fastpath_enabled()
+    try:
+        exec(code.replace("FOLDER", str(folder)), names)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fastpath)
+    torch.testing.assert_close(names["logits"].detach(), learner.predict(x, 1), rtol=1e-4, atol=1e-5)
+
+
+SIX = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", [*MODULES, "no bias", "numbered head"])
+@pytest.mark.parametrize("to", ["merged", pytest.param("peft", marks=pytest.mark.extras("peft"))])
+def test_an_export_loads_as_its_readme_says(name, to, tmp_path):
+    if (name, to) == ("series", "peft"):
+        pytest.skip("PEFT leaves dilation out")
+    if name in MODULES:
+        learner, module = learnt(name, tasks=2)
+    else:
+        numbered = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
+        module = trained(Named("head", "one", bias=False) if name == "no bias" else numbered)
+        learner = adapted(module, head="2" if name == "numbered head" else None)
+    folder = learner.export(1, tmp_path / "export", to=to)
+    check_as_the_readme_says(learner, module, folder, inputs(name) if name in MODULES else SIX)
+
+
+# -- names that PEFT takes for one another -------------------------------------------------------------
+
+
+class Grouped(nn.Module):
+    """A convolution whose name is the end of a grouped one's, which has no factors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.c, self.deep, self.head = nn.Conv2d(2, 4, 3, padding=1), nn.Module(), nn.Linear(4, 3)
+        self.deep.c = nn.Conv2d(4, 4, 3, groups=4, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 2, 8, 8) to (n, 3)."""
+        return self.head(self.deep.c(self.c(x)).tanh().mean((2, 3)))
+
+
+@pytest.mark.extras("peft")
+@pytest.mark.parametrize("widths", [(1, 3), (3, 1), (2, 0), (0, 2)])
+def test_layers_whose_names_end_alike_have_their_own_ranks(widths, tmp_path):
+    module = trained(Named("head", "proj", "block.proj"))
+    learner = adapted(module, widths=widths, reads="own", groups={"a": "^proj$", "b": "block"})
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter"), SIX)
+
+
+@pytest.mark.extras("peft")
+def test_only_layers_with_factors_are_adapted(tmp_path):
+    module = trained(Grouped())
+    learner = adapted(module, (2, 8, 8))
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter"), samples("mobile", 5))
+
+
+@pytest.mark.extras("peft")
+def test_norms_whose_names_end_alike_are_all_the_tasks_own(tmp_path):
+    module = trained(Named("head", "block.fc", "block.mid", norm="block.norm"))
+    learner = adapted(module, norms="task")
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter"), SIX)
+
+
+@pytest.mark.parametrize(
+    ("head", "other"), [("fc", "block.fc"), ("head", "subhead"), ("head", "block.head.proj")], ids="{0}".format
+)
+def test_a_head_that_peft_takes_for_other_layers_is_refused(head, other, tmp_path):
+    module = trained(Named(head, other, "mid"))
+    learner = adapted(module)
+    with pytest.raises(InputError, match=f"'{head}' is the task's own, but PEFT would take '.*{head}.*' for it"):
+        learner.export(1, tmp_path / "adapter")
+    assert not (tmp_path / "adapter").exists()
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "merged", to="merged"), SIX)
+
+
+# -- weights into which no factors can be merged -------------------------------------------------------
+
+
+class Standardised(nn.Conv2d):
+    """A convolution that standardises its weight before it is used."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, in, …) to (n, out, …)."""
+        return F.conv2d(x, (self.weight - self.weight.mean(1, True)) / self.weight.std(1, keepdim=True), self.bias)
+
+
+def _shared_layer() -> nn.Module:
+    module = Named("head", "one", "two")
+    module.two = module.one
+    return module
+
+
+def _shared_weight() -> nn.Module:
+    module = Named("head", "one", "two")
+    module.two.weight = module.one.weight
+    return module
+
+
+def _standardised() -> nn.Module:
+    return nn.Sequential(nn.Unflatten(1, (6, 1, 1)), Standardised(6, 6, 1), nn.Flatten(), nn.Tanh(), nn.Linear(6, 3))
+
+
+def _parametrised() -> nn.Module:
+    module = Named("head", "one", "two")
+    weight_norm(module.one)
+    return module
+
+
+CANNOT_MERGE = {
+    "shared layer": (_shared_layer, "Named would not give the task's features with merged weights"),
+    "shared weight": (_shared_weight, "Named would not give the task's features with merged weights"),
+    "standardised": (_standardised, "Sequential would not give the task's features with merged weights"),
+    "weight norm": (_parametrised, "'one' makes its weight from other tensors"),
+}
+
+
+def _unmergeable(name: str):
+    torch.manual_seed(0)
+    module = trained(CANNOT_MERGE[name][0]())
+    return adapted(module, head="4" if name == "standardised" else None), module
+
+
+@pytest.mark.parametrize("name", CANNOT_MERGE)
+def test_factors_that_no_weight_can_hold_are_not_merged(name, tmp_path):
+    learner, _ = _unmergeable(name)
+    with pytest.raises(InputError, match=f"{CANNOT_MERGE[name][1]}.*; export the task as peft"):
+        learner.export(1, tmp_path / "merged", to="merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_convolution_of_another_class_is_no_adapter(tmp_path):
+    learner, _ = _unmergeable("standardised")
+    with pytest.raises(InputError, match="PEFT makes factors of the class of '1', Standardised, which may change them"):
+        learner.export(1, tmp_path / "adapter")
+    assert not (tmp_path / "adapter").exists()
+
+
+@pytest.mark.extras("peft")
+@pytest.mark.parametrize("name", [name for name in CANNOT_MERGE if name != "standardised"])
+def test_factors_that_no_weight_can_hold_are_adapters(name, tmp_path):
+    learner, module = _unmergeable(name)
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter"), SIX)
 
 
 def test_a_task_without_factors_is_an_adapter_that_adds_nothing(tmp_path):
-    growth = bocl.GrowthSettings(form="low-rank")
-    learner = bocl.Frozen(trained(Transformer()), pretrained=True, growth=growth, recipe=RECIPE, device="cpu")
+    learner = bocl.Frozen(trained(Transformer()), **LOW_RANK, recipe=RECIPE, device="cpu")
     learner.learn(stream(1, (12,))[0])
     folder = learner.export(0, tmp_path / "adapter")
     assert load_file(folder / "adapter_model.safetensors").keys() == {
@@ -150,7 +362,9 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
     with pytest.raises(FolderError, match="is not an empty folder"):
         learner.export(0, tmp_path / "full")
     series, _ = learnt("series", tasks=1)
-    with pytest.raises(InputError, match=r"'body\.3' has dilation \(2,\), which PEFT leaves out; export it as merged"):
+    with pytest.raises(
+        InputError, match=r"'body\.3' has dilation \(2,\), which PEFT leaves out; export the task as merged"
+    ):
         series.export(0, tmp_path / "a")
     units = bocl.Frozen(trained(Mobile()), pretrained=True, recipe=RECIPE, device="cpu")
     units.learn(stream(1)[0])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -133,6 +134,52 @@ def test_a_module_of_ones_own_code_must_be_given_to_load(tmp_path):
         load(tmp_path / "units", device="cpu", network=Mobile())
 
 
+class Choices(nn.Module):
+    """A module of which tensors do not tell everything: (n, 12) to (n, 5)."""
+
+    def __init__(self, heads: int = 2, activation: str = "relu", scale: float = 1.0) -> None:
+        super().__init__()
+        self.tokens = nn.Linear(4, 8)
+        self.layer = nn.TransformerEncoderLayer(8, heads, 12, batch_first=True, activation=activation)
+        self.register_buffer("scale", torch.tensor(scale), persistent=False)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 12) to (n, 5)."""
+        return self.head(self.scale * self.layer(self.tokens(x.view(len(x), 3, 4))).mean(1))
+
+
+@pytest.mark.parametrize("method", ["low-rank", "whole"])
+@pytest.mark.parametrize("other", [{"heads": 4}, {"activation": "gelu"}, {"scale": 1.1}], ids=str)
+def test_a_module_that_computes_something_else_is_not_loaded(method, other, tmp_path):
+    torch.manual_seed(0)
+    own = trained(Choices())
+    learner = bocl.Independent(own, **WHOLE) if method == "whole" else make("fixed", "low-rank", own)
+    learner.learn(stream(1, (12,))[0])
+    learner.save(tmp_path / "model")
+    message = r"model\.json: this Choices computes something else than the module that was saved; make it with the same"
+    with pytest.raises(InputError, match=message):
+        load(tmp_path / "model", device="cpu", network=Choices(**other))
+    x = torch.randn(5, 12, generator=torch.Generator().manual_seed(0))
+    same = load(tmp_path / "model", device="cpu", network=Choices())
+    assert torch.equal(same.predict(x, 0), learner.predict(x, 0))
+    assert same.state().tensors.keys() == learner.state().tensors.keys(), "what is checked is no part of a state"
+
+
+def test_a_model_without_made_up_outputs_loads(tmp_path, monkeypatch):
+    """As those of earlier versions, and of modules that cannot take samples that are made up."""
+    learner = make("frozen", "low-rank")
+    learner.save(tmp_path / "nothing learnt")
+    load(tmp_path / "nothing learnt", device="cpu", network=Mobile())
+    learner.learn(stream(1)[0])
+    with monkeypatch.context() as patch:
+        patch.setattr("bocl.methods.saving.made_up_samples", lambda *_: torch.zeros(4, 1))
+        learner.save(tmp_path / "model")
+    (file,) = (tmp_path / "model").glob("weights-*")
+    assert safetensors.torch.load_file(file).keys() == learner.state().tensors.keys()
+    load(tmp_path / "model", device="cpu", network=Mobile())
+
+
 def test_a_network_of_bocls_own_needs_nothing_to_load(tmp_path):
     from bocl.networks.library import make_network
 
@@ -246,3 +293,149 @@ def test_fine_tuning_moves_everything_and_begins_where_the_module_is():
     statistics = [name for name in own.state_dict() if "running" in name]
     assert statistics
     assert all(not torch.equal(moved.network.tensors[0][name], own.state_dict()[name]) for name in statistics)
+
+
+class Recurrent(nn.Module):
+    """A module in which no layer can have factors: (n, 12) to (n, 5)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(4, 6, batch_first=True)
+        self.head = nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 12) to (n, 5)."""
+        return self.head(self.cells(x.view(len(x), 3, 4))[0][:, -1])
+
+
+def test_whole_copies_of_a_module_without_layers_for_factors_are_loaded(tmp_path):
+    learner = bocl.Independent(trained(Recurrent()), **WHOLE)
+    learner.learn(stream(1, (12,))[0])
+    learner.save(tmp_path / "model")
+    x = torch.randn(5, 12, generator=torch.Generator().manual_seed(0))
+    other = load(tmp_path / "model", device="cpu", network=Recurrent())
+    assert torch.equal(other.predict(x, 0), learner.predict(x, 0))
+
+
+class Parts(nn.Module):
+    """What a copy of a module must take along: (n, 6) to (n, 3).
+
+    tied    weights of two layers are one
+    shared  two layers are one
+    order   a buffer of whole numbers, with which it computes
+    scale   a single number that is trained
+    """
+
+    def __init__(self, order: tuple[int, ...] = (3, 1, 0, 2, 5, 4)) -> None:
+        super().__init__()
+        self.first, self.tied, self.norm = nn.Linear(6, 6), nn.Linear(6, 6), nn.BatchNorm1d(6, momentum=None)
+        self.tied.weight, self.shared = self.first.weight, self.first
+        self.scale, self.head = nn.Parameter(torch.tensor(1.5)), nn.Linear(6, 3)
+        self.register_buffer("order", torch.tensor(order))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 6) to (n, 3)."""
+        hidden = self.norm(torch.tanh(self.first(x[:, self.order])))
+        return self.head(self.scale * torch.tanh(self.shared(self.tied(hidden))))
+
+
+def test_a_copy_has_every_buffer_and_each_shared_tensor_once(tmp_path):
+    own, tasks = trained(Parts()), stream(2, (6,))
+    learner, x = bocl.Independent(own, **WHOLE), torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    given = hashes(learner.graph.tensors)
+    learned = learner.learn(tasks[0])
+    assert learned.parameters["shared"] == 6 * 6 + 6 + 6 + 12 + 1, "first, the bias of tied, norm and scale"
+    assert hashes(learner.graph.module.state_dict()) == given
+    kept = learner.network.tensors[0]
+    assert kept["norm.num_batches_tracked"] > 0
+    assert kept["scale"].shape == ()
+    assert kept["scale"] != own.scale
+    learner.save(tmp_path / "model")
+    other = load(tmp_path / "model", device="cpu", network=Parts(order=(0, 1, 2, 3, 4, 5)))
+    assert torch.equal(other.predict(x, 0), learner.predict(x, 0)), "the order is the saved one"
+    first, second = (one.learn(tasks[1]) for one in (learner, bocl.Independent(own, **WHOLE)))
+    assert first.parameters == second.parameters
+    assert hashes(learner.graph.module.state_dict()) == given
+
+
+class Series(nn.Module):
+    """No layer of it can have factors: (n, 6) to (n, 3)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.spare, self.fc = nn.LSTM(2, 5, batch_first=True), nn.Linear(4, 4), nn.Linear(5, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 6) to (n, 3)."""
+        return self.fc(self.layer(x.view(len(x), 3, 2))[0][:, -1])
+
+
+def circular() -> nn.Module:
+    convolution = nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular")
+    return nn.Sequential(convolution, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+
+
+@pytest.mark.parametrize(("module", "shape"), [(Series, (6,)), (circular, (2, 8, 8))], ids=["series", "circular"])
+def test_a_whole_copy_needs_no_layers_that_can_have_factors(module, shape):
+    learner = bocl.Independent(trained(module()), **WHOLE)
+    learned = learner.learn(stream(1, shape)[0])
+    assert learned.widths == (0,)
+    assert learner.predict(torch.randn(2, *shape), 0).shape == (2, 3)
+
+
+class Ends(nn.Module):
+    """Ends in one way or another: (n, 6) to (n, 3)."""
+
+    def __init__(self, end: str) -> None:
+        super().__init__()
+        self.end, self.body = end, nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+        self.top = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
+        if end != "unnamed":
+            self.head = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor):
+        """Map (n, 6) to (n, 3)."""
+        hidden = self.top(self.body(x))
+        if self.end == "softmax":
+            return self.head(hidden).softmax(1)
+        if self.end == "two in training" and self.training:
+            return self.head(hidden), hidden
+        return self.head(hidden) if self.end != "unnamed" else hidden
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("unnamed", r"Ends ends in the linear layer 'top\.2'\. It must end in its last nn\.Linear, named head, fc or"),
+        (
+            "softmax",
+            r"'head' was taken for the head of Ends, but .*; it must end in its last nn\.Linear, named head",
+        ),
+        ("two in training", r"in training mode, Ends returns a tuple; it must return one tensor"),
+    ],
+)
+def test_a_whole_copy_whose_head_is_not_found_says_how_it_would_be(end, message):
+    with pytest.raises(NetworkError, match=message) as caught:
+        bocl.Independent(Ends(end), **WHOLE).learn(stream(1, (6,))[0])
+    assert "growth." not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_module_of_other_numbers_is_refused_with_the_way_out():
+    with pytest.raises(NetworkError, match=r"it has float64 weights: convert it with \.float\(\)"):
+        bocl.Independent(Mobile().double(), **WHOLE).learn(stream(1)[0])
+    with pytest.raises(NetworkError, match=r"'stem' of Mobile is torch\.float16.* convert the module with \.float\(\)"):
+        make("frozen", "low-rank", Mobile().half())
+
+
+def test_a_first_task_that_fails_leaves_nothing_behind():
+    def stop(_event) -> None:
+        raise KeyboardInterrupt
+
+    module = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Flatten())
+    learner = make("fixed", "low-rank", module)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(stream(1, (2, 9, 9))[0], stop)
+    learner.learn(stream(1)[0])
+    assert learner.graph.features == 3 * 8 * 8
+    assert learner.predict(torch.randn(2, 2, 8, 8), 0).shape == (2, 3)

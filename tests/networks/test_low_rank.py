@@ -15,6 +15,7 @@ from torch import nn
 from bocl.errors import NetworkError
 from bocl.networks.growth import GrowthSettings, count_tensors
 from bocl.networks.low_rank.backbone import Backbone
+from bocl.networks.low_rank.fused import can_fuse, fused
 from bocl.networks.low_rank.network import FactoredNetwork
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
@@ -307,6 +308,11 @@ def test_groups_of_ones_own_are_patterns():
     [
         ({"groups": {"a": "qkw"}}, r"growth\.groups\.a: no layer is named like 'qkw'"),
         ({"groups": {"a": "("}}, r"growth\.groups\.a is '\(', which is no pattern"),
+        (
+            {"groups": {"a": "qkv|proj", "b": "proj"}},
+            r"growth\.groups\.b: 'blocks\.0\.proj' is in the group 'a' already",
+        ),
+        ({"groups": {"a": "patches"}, "depth": 0.5}, r"growth\.groups\.a: growth\.depth = 0\.5 leaves out 'patches'"),
         ({"head": "blocks.9"}, r"growth\.head is 'blocks\.9', which is no linear layer of Vision"),
         ({"head": "blocks.0.proj"}, r"'blocks\.0\.proj' was taken for the head of Vision, but its output is not"),
     ],
@@ -389,6 +395,245 @@ class Two(nn.Module):
         return torch.relu(self.used(x))
 
 
+# -- what only samples show ----------------------------------------------------------------------------
+
+
+class Strange(nn.Module):
+    """A module that does one thing that several children, or tasks, cannot have: (n, 12) to (n, 5)."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what, self.tokens, self.inner, self.last = what, nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+        first = what != "tokens first"
+        self.encoder = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=first)
+        self.norm = nn.BatchNorm1d(8, track_running_stats=what != "batch statistics")
+        self.position, self.head = nn.Parameter(torch.randn(1, 8)), nn.Linear(8, 5)
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x):
+        if self.what == "input in place":
+            x.mul_(2)
+        hidden = self.tokens(x.view(len(x), -1, 4))
+        if self.what == "tokens first":
+            hidden = self.encoder(hidden.transpose(0, 1)).transpose(0, 1)
+        elif self.what == "rows in another order":
+            rows = torch.relu(self.inner(hidden.transpose(0, 1).reshape(-1, 8)))
+            hidden = rows.view(-1, len(x), 8).transpose(0, 1)
+        elif self.what == "a layer of a parameter":
+            hidden = hidden + self.inner(self.position)
+        hidden = self.norm(self.last(hidden).mean(1))
+        if self.what == "buffer in place":
+            self.mean.lerp_(hidden.mean(0), 0.1)
+        elif self.what == "buffer assigned":
+            self.mean = 0.9 * self.mean + 0.1 * hidden.mean(0)
+        elif self.what == "random":
+            hidden = nn.functional.dropout(hidden, 0.5)
+        elif self.what == "squeezed":
+            hidden = hidden.squeeze()
+        return self.head(hidden - self.mean)
+
+
+GROUPS = {"tokens first": {"all": "linear|last"}, "rows in another order": {"all": "inner|last"}}
+STRANGE = {
+    "tokens first": r"'encoder\.linear1' of Strange reads .* must have as many rows for each .* batch_first=True",
+    "rows in another order": r"children of Strange compute together something else than each alone\. Build the module",
+    "a layer of a parameter": r"'inner' of Strange reads a tensor of shape \(1, 8\) for 4 samples, and \(1, 8\)",
+    "input in place": r"Strange changes its input in place",
+    "random": r"Strange gives another result for the same samples when it is called again",
+    "batch statistics": r"what Strange computes for a sample depends on the others of its batch",
+    "squeezed": r"depends on the others of its batch: alone, it becomes a tensor of shape \(8,\)",
+    "buffer in place": r"the forward of Strange changes its tensor 'mean' in evaluation mode",
+    "buffer assigned": r"the forward of Strange changes its tensor 'mean' in evaluation mode",
+}
+
+
+@pytest.mark.parametrize("tokens", [3, 4])
+@pytest.mark.parametrize("what", STRANGE)
+def test_a_module_that_children_cannot_share_is_refused_and_left_as_it_was(what, tokens):
+    """Also with as many tokens as there are samples, so that shapes alone do not tell."""
+    groups = GROUPS.get(what, {"all": "inner|last"})
+    backbone = Backbone(trained(Strange(what)), GrowthSettings(form="low-rank", groups=groups))
+    before, x = hashes(backbone.tensors), torch.randn(4, 4 * tokens, generator=torch.Generator().manual_seed(0))
+    given = x.clone()
+    with pytest.raises(NetworkError, match=STRANGE[what]) as caught:
+        backbone.fit(x)
+    assert "\n" not in str(caught.value)
+    assert hashes(backbone.tensors) == before
+    assert torch.equal(x, given)
+    assert backbone.features is None
+
+
+def test_what_is_wrong_with_a_module_is_seen_with_the_first_task_only():
+    backbone = Backbone(trained(Strange("")), GrowthSettings(form="low-rank", groups={"all": "last"}))
+    calls = []
+    backbone.module.last.register_forward_hook(lambda *_: calls.append(1))
+    backbone.fit(torch.randn(4, 12))
+    several = len(calls)
+    backbone.fit(torch.randn(4, 12))
+    assert len(calls) == several + 1
+
+
+def test_other_features_are_found_for_samples_of_another_shape():
+    """As where the first task could not be learnt, and the next has other samples."""
+    module = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Flatten())
+    backbone = Backbone(module, GrowthSettings(form="low-rank"))
+    backbone.fit(torch.randn(4, 2, 6, 6))
+    assert backbone.features == 108
+    backbone.fit(torch.randn(4, 2, 4, 4))
+    assert backbone.features == 48
+
+
+def test_a_module_that_gives_no_numbers_is_refused():
+    module = Two()
+    with torch.no_grad():
+        module.used.weight[0, 0] = torch.inf
+    backbone = Backbone(module, GrowthSettings(form="low-rank", groups={"all": "used"}, head="none"))
+    with pytest.raises(NetworkError, match="Two returns NaN or infinity for samples of the task"):
+        backbone.fit(torch.rand(3, 4))
+
+
+class Guarded(nn.Module):
+    """Fails where a number is NaN, and keeps what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+        self.register_buffer("most", torch.zeros(()))
+
+    def forward(self, x):
+        hidden = self.inner(x)
+        if hidden.isnan().any():
+            self.most.fill_(torch.nan)
+            raise ValueError
+        return self.head(hidden)
+
+
+def test_looking_for_layers_that_take_part_touches_no_tensor_of_the_module():
+    backbone = Backbone(Guarded(), GrowthSettings(form="low-rank"))
+    backbone.fit(torch.randn(4, 4))
+    assert [layer.name for layer in backbone.plan.layers] == ["inner"]
+    assert backbone.tensors["most"] == 0
+
+
+class Silenced(nn.BatchNorm2d):
+    """A norm that does more than its class."""
+
+    def forward(self, x):
+        return torch.relu(super().forward(x))
+
+
+def test_only_norms_that_are_known_have_copies_of_each_task():
+    module = nn.Sequential(nn.Conv2d(2, 4, 3), Silenced(4), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Flatten())
+    network = FactoredNetwork(Backbone(trained(module), GrowthSettings(form="low-rank", norms="task")))
+    network.graph.fit(torch.randn(4, 2, 8, 8))
+    assert list(network.graph.norms_by_name) == ["3"]
+    child = network.grow([ranks(network, 0)], 3, seeds=[0]).growth(0)
+    x = torch.randn(3, 2, 8, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(network.candidate(child).features(x), network.graph.run(x))
+
+
+def test_a_norm_without_a_momentum_is_no_tasks_own():
+    module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 3))
+    with pytest.raises(NetworkError, match=r"'1' has momentum=None"):
+        Backbone(module, GrowthSettings(form="low-rank", norms="task"))
+    Backbone(module, GrowthSettings(form="low-rank"))
+
+
+class TokensFirst(nn.Module):
+    """Has tokens first up to the middle, and samples first after it: (n, 16) to (n, 8)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early, self.middle, self.late = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        early = torch.relu(self.early(x.view(len(x), 4, 4).transpose(0, 1)))
+        return torch.relu(self.late(self.middle(early).mean(0)))
+
+
+def test_four_tokens_are_not_taken_for_four_samples():
+    backbone = Backbone(TokensFirst(), GrowthSettings(form="low-rank", groups={"all": "late"}, head="none"))
+    backbone.fit(torch.randn(4, 16))
+    assert backbone.cut_before(list(backbone.plan.layers)) is None
+
+
+# -- modules that cannot be used ------------------------------------------------------------------------
+
+
+class WithExtraState(nn.Linear):
+    """Keeps something that is no tensor."""
+
+    def get_extra_state(self):
+        return {"version": 1}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def quantised() -> nn.Module:
+    layer = nn.Linear(4, 4)
+    layer.__class__ = type("Linear", (nn.Linear,), {"__module__": "torch.ao.nn.quantized.dynamic.modules.linear"})
+    return nn.Sequential(layer, nn.ReLU(), nn.Linear(4, 3))
+
+
+USELESS = {
+    "lazy": (lambda: nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3)), "'0' of Sequential is lazy and has no weights"),
+    "meta": (lambda: nn.Sequential(nn.Linear(4, 4, device="meta")), r"'0\.weight' of Sequential is on the meta device"),
+    "scripted": (
+        lambda: torch.jit.trace(Two(), torch.zeros(2, 4)),
+        "is compiled .* give the nn.Module",
+    ),
+    "compiled": (lambda: torch.compile(Two()), "is compiled .* give the nn.Module"),
+    "extra state": (lambda: nn.Sequential(WithExtraState(4, 4)), "'0._extra_state' in its state, which is no tensor"),
+    "quantised": (quantised, "'0' of Sequential is quantised"),
+    "double": (lambda: Two().double(), r"'used' of Two is torch\.float64.* convert the module with \.float\(\)"),
+    "half": (lambda: Two().half(), r"'used' of Two is torch\.float16.* convert the module with \.float\(\)"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("kind", USELESS)
+def test_a_module_whose_weights_cannot_be_used_is_refused_in_one_line(kind):
+    make, message = USELESS[kind]
+    with pytest.raises(NetworkError, match=message) as caught:
+        Backbone(make(), GrowthSettings(form="low-rank"))
+    assert "\n" not in str(caught.value)
+
+
+class Rows(nn.Module):
+    """Layers of these names in a row, of which some are not called."""
+
+    def __init__(self, names: str, unused: int) -> None:
+        super().__init__()
+        parts = [nn.Sequential() for _ in names]
+        for part, name in zip(parts, names, strict=True):
+            part.add_module({"a": "q_proj", "m": "dense"}[name], nn.Linear(4, 4))
+        self.parts, self.unused = nn.ModuleList(parts), unused
+
+    def forward(self, x):
+        for number, part in enumerate(self.parts):
+            x = x if number == self.unused else torch.tanh(part(x))
+        return x
+
+
+@pytest.mark.parametrize("names", ["aamma", "mamma", "aaaa", "mm", "amammm"])
+def test_layers_that_take_no_part_move_no_other_into_another_group(names):
+    for unused in range(len(names)):
+        backbone = Backbone(Rows(names, unused), GrowthSettings(form="low-rank", head="none"))
+        before = {layer.name: backbone.groups[layer.group].name for layer in backbone.plan.layers}
+        alone = list(before.values()).count(list(before.values())[unused]) == 1
+        if alone:
+            with pytest.raises(
+                NetworkError, match=f"no layer of the group '{list(before.values())[unused]}' takes part"
+            ):
+                backbone.fit(torch.randn(4, 4))
+            continue
+        backbone.fit(torch.randn(4, 4))
+        after = {layer.name: backbone.groups[layer.group].name for layer in backbone.plan.layers}
+        assert after == {name: group for name, group in before.items() if name != list(before)[unused]}
+
+
 # -- on a GPU ------------------------------------------------------------------------------------------
 
 
@@ -400,6 +645,40 @@ def on_gpu(name: str) -> tuple[FactoredNetwork, DeviceTask]:
     split = DeviceSplit(x.cuda(), y.cuda(), lengths=lengths)
     network.graph.fit(split.inputs[:4])
     return network, DeviceTask("task", 0, 3, split, split)
+
+
+@pytest.mark.parametrize("kind", ["linear", "pointwise"])
+def test_a_layer_and_its_factors_in_one_product_have_the_gradients_of_the_two(kind):
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    base = nn.Linear(5, 4) if kind == "linear" else nn.Conv2d(5, 4, 1)
+    base.double().requires_grad_(False)
+    x = drawn(6, 3, 5) if kind == "linear" else drawn(6, 5, 2, 3)
+    down, up, scale = drawn(2, 3, 5), drawn(2, 4, 3), drawn(2, 3)
+
+    def in_two(x, down, up, scale):
+        rows = x if kind == "linear" else x.movedim(1, -1)
+        rows = rows.reshape(2, -1, 5)
+        added = (rows @ down.mT * scale.unsqueeze(1)) @ up.mT
+        added = added.reshape(*x.shape[:2], 4) if kind == "linear" else added.reshape(6, 2, 3, 4).movedim(-1, 1)
+        return base(x) + added
+
+    assert can_fuse(base, x)
+    torch.testing.assert_close(fused(base, x, down, up, scale), in_two(x, down, up, scale))
+    assert torch.autograd.gradcheck(lambda *given: fused(base, *given), (x, down, up, scale))
+
+
+def test_what_does_more_than_a_product_is_not_fused():
+    x = torch.zeros(2, 5, 2, 2)
+    hooked = nn.Conv2d(5, 4, 1)
+    hooked.register_forward_hook(lambda _part, _arguments, result: 2 * result)
+    normed = torch.nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    options = ({"stride": 2}, {"padding": 1}, {"groups": 5}, {"kernel_size": 3})
+    others = [nn.Conv2d(5, 5, **{"kernel_size": 1, **option}) for option in options]
+    assert not any(can_fuse(base, x) for base in [hooked, normed, *others])
 
 
 @pytest.mark.gpu

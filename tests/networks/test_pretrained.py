@@ -14,6 +14,7 @@ from bocl.errors import NetworkError, NetworkWarning
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings, count_tensors
 from bocl.networks.mobile import efficientnet_lite0, mobilenet_v2
+from bocl.networks.norms import scale_and_shift
 from bocl.networks.pretrained import Pretrained
 from bocl.networks.stacked import Children
 from bocl.networks.trace import trace
@@ -205,6 +206,47 @@ def test_mobile_networks_grow_by_units(make):
         for index in range(2):
             alone = network.candidate(children.growth(index))(x)
             torch.testing.assert_close(children(x)[index], alone, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("first", [nn.BatchNorm2d(2), nn.GroupNorm(1, 2)], ids=lambda norm: type(norm).__name__)
+def test_a_norm_of_the_raw_input_starts_from_the_pretrained_one(first, way):
+    module = nn.Sequential(first, nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)).eval()
+    with torch.no_grad():
+        for tensor in first.state_dict().values():
+            tensor.copy_(torch.full_like(tensor, 3))
+    known = Pretrained.of(module)
+    network = ExpandableNetwork(known.graph, replace(WAYS[way], attention=False), pretrained=True, base=known.tensors)
+    for task in range(2):
+        growth = network.grow([network.graph.no_units], 3, seeds=[task]).growth(0)
+        head = {f"head/{name}": tensor.detach().clone() for name, tensor in module[4].named_parameters()}
+        network.commit(replace(growth, tensors={**growth.tensors, **head}))
+        x = torch.randn(5, 2, 6, 6)
+        with torch.no_grad():
+            torch.testing.assert_close(network.predict(x, task), module(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_layer_norm_may_have_a_weight_alone(way):
+    module = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8, bias=False), nn.ReLU(), nn.Linear(8, 3))
+    with torch.no_grad():
+        module[1].weight.copy_(torch.rand(8) + 0.5)
+    known = Pretrained.of(module)
+    network = ExpandableNetwork(known.graph, replace(WAYS[way], attention=False), pretrained=True, base=known.tensors)
+    growth = network.grow([network.graph.no_units], 3, seeds=[0]).growth(0)
+    head = {f"head/{name}": tensor.detach().clone() for name, tensor in module[3].named_parameters()}
+    network.commit(replace(growth, tensors={**growth.tensors, **head}))
+    x = torch.randn(5, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(network.predict(x, 0), module(x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(scale_and_shift(x, x[0], None), x * x[0])
+
+
+def test_weights_that_are_not_there_are_named():
+    with torch.device("meta"):
+        module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    with pytest.raises(NetworkError, match=r"'0\.weight' is on the meta device and has no values"):
+        Pretrained.of(module)
 
 
 @pytest.mark.gpu

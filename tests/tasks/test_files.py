@@ -64,6 +64,18 @@ def test_what_is_nowhere_and_has_no_mirror_says_where_to_put_it(folders):
     assert "put folder/one and folder/two or archive in a folder" in message
     assert "BOCL_DATA" in message
     assert "\n" not in message
+    assert "not downloaded" not in message, "nothing was tried"
+
+
+def test_what_is_nowhere_says_with_which_command_it_is_fetched(folders):
+    file = PublishedFile("archive", sha256(CONTENT), command="npm pack archive@1")
+    with pytest.raises(DataError) as caught:
+        obtain("Some data", [(file,)], folders[0])
+    places = ", ".join(map(str, folders))
+    assert str(caught.value) == (
+        f"Some data was not found in {places}; fetch it with npm pack archive@1, then put archive in a folder and give "
+        "that as data or in BOCL_DATA"
+    )
 
 
 def test_a_file_with_another_hash_is_refused_and_left_alone(tmp_path):

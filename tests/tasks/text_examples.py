@@ -1,4 +1,4 @@
-"""A tokenizer of a few words, as its file holds it, and a library that reads it where the real one is missing."""
+"""A tokenizer of a few words, as its file holds it; a library that reads it where the real one is missing; texts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,24 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import torch
+from torch import nn
+
+from bocl.networks.library import make_network
+
 OPEN, CLOSE = 2, 3  # the tokens before and after every text
 WORDS = ("good", "bad", "red", "blue", "film", "song", "the", "a")
 IDS = {"[PAD]": 0, "[UNK]": 1, "[OPEN]": OPEN, "[CLOSE]": CLOSE, **{word: at for at, word in enumerate(WORDS, 4)}}
+ENCODER = {"vocabulary": len(IDS), "width": 8, "layers": 2, "heads": 2, "inner": 12, "positions": 8}
+LIKED = (["the good film", "a bad song", "good", "bad bad film"] * 10, ["yes", "no"] * 20)
+COLOURS = (["red song", "the blue film", "a red red film", "blue"] * 10, ["red", "blue"] * 20)
+
+
+def encoder(**changes: Any) -> nn.Module:
+    """Return a small text encoder, the same every time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return make_network("text-encoder", {**ENCODER, **changes})
 
 
 def tokenizer_json(padding: Any = 0, **changes: Any) -> str:

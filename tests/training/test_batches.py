@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -13,7 +15,16 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.trace import trace
 from bocl.tasks.task import Split, Task
 from bocl.training import batches, feed
-from bocl.training.batches import DeviceSplit, DeviceTask, epoch_order, task_to_device, to_device
+from bocl.training.batches import (
+    COLUMNS,
+    DeviceSplit,
+    DeviceTask,
+    columns_for,
+    epoch_order,
+    task_to_device,
+    to_device,
+    token_lengths,
+)
 from bocl.training.evaluation import accuracy, scores
 from bocl.training.recipe import Recipe
 from bocl.training.trainer import train
@@ -155,3 +166,123 @@ def test_training_ends_in_the_same_bits_however_samples_are_kept(monkeypatch):
         for growth, first in zip(growths, ends[0][1], strict=True):
             for name, tensor in growth.tensors.items():
                 torch.testing.assert_close(tensor, first.tensors[name])
+
+
+# texts
+
+UNTIMED = settings(deadline=None)
+
+
+@st.composite
+def some_texts(draw):
+    """Draw token ids (n, width), and the id that fills them up; any of them may be filled up inside, too."""
+    samples, width, padding = draw(st.integers(1, 60)), draw(st.integers(1, 70)), draw(st.integers(0, 2))
+    seed, most = draw(st.integers(0, 2**32)), draw(st.integers(0, 70))
+    ids = torch.randint(3, (samples, width), dtype=torch.int32, generator=generator(seed))
+    lengths = torch.randint(min(most, width) + 1, (samples, 1), generator=generator(seed + 1))
+    return torch.where(torch.arange(width) < lengths, ids, padding).int(), padding
+
+
+def text_split(ids: torch.Tensor, padding: int) -> DeviceSplit:
+    return to_device(Split(ids, torch.arange(len(ids)), padding=padding), "cpu")
+
+
+@UNTIMED
+@given(some_texts())
+def test_a_text_is_as_long_as_its_last_token(texts):
+    ids, padding = texts
+    lengths = token_lengths(ids, padding)
+    for row, length in zip(ids.tolist(), lengths.tolist(), strict=True):
+        assert length == max([1, *(place for place, token in enumerate(row, start=1) if token != padding)])
+
+
+def test_lengths_are_where_the_ids_are():
+    assert token_lengths(torch.zeros(3, 4, dtype=torch.int32, device="meta"), 0).device.type == "meta"
+
+
+@UNTIMED
+@given(st.integers(1, 600), st.integers(1, 600))
+def test_rows_are_cut_down_to_few_widths_that_hold_the_longest_text(length, width):
+    length = min(length, width)
+    found = columns_for(length, width)
+    assert length <= found <= width
+    assert found in {*COLUMNS, width}
+    assert not [most for most in COLUMNS if length <= most < found], "no smaller one would do"
+
+
+@UNTIMED
+@given(st.integers(1, 60), st.integers(1, 70), st.integers(1, 40), st.integers(0, 9))
+def test_an_epoch_shows_every_text_in_batches_of_one_shape(samples, batch_size, longest, seed):
+    lengths = torch.randint(1, longest + 1, (samples,), generator=generator(seed))
+    order = epoch_order(samples, batch_size, generator(seed), lengths)
+    plain = epoch_order(samples, batch_size, generator(seed))
+    assert order.shape == plain.shape
+    assert sorted(order.flatten().tolist()) == sorted(plain.flatten().tolist()), "the same are shown twice"
+    assert torch.equal(order, epoch_order(samples, batch_size, generator(seed), lengths))
+
+
+def test_texts_of_a_batch_are_about_as_long_and_batches_come_in_any_order():
+    lengths = torch.randint(1, 129, (512,), generator=generator())
+    order = epoch_order(512, 32, generator(), lengths)  # all 16 batches are sorted together
+    spans = [(int(row.min()), int(row.max())) for row in lengths[order]]
+    ordered = sorted(spans)
+    assert all(before[1] <= after[0] for before, after in pairwise(ordered))
+    assert spans != ordered
+    assert spans != ordered[::-1]
+    once = generator()
+    assert not torch.equal(epoch_order(512, 32, once, lengths), epoch_order(512, 32, once, lengths))
+
+
+@UNTIMED
+@given(some_texts(), st.integers(1, 30))
+def test_cutting_columns_never_cuts_a_token(texts, batch_size):
+    ids, padding = texts
+    split = text_split(ids, padding)
+    order = epoch_order(len(ids), batch_size, generator(), split.lengths)
+    for rows, places, columns in zip(order, split.batches(order), split.columns(order), strict=True):
+        inputs, labels = split.take(places, columns)
+        assert labels.tolist() == rows.tolist()
+        assert inputs.shape == (len(rows), columns)
+        assert torch.equal(inputs, ids[rows, :columns])
+        assert (ids[rows, columns:] == padding).all()
+
+
+@UNTIMED
+@given(some_texts(), st.integers(1, 30), st.integers(1, 30))
+def test_parts_hold_every_text_once_the_short_ones_first(texts, size, size_of_texts):
+    ids, padding = texts
+    split = text_split(ids, padding)
+    found = list(split.parts(size, size_of_texts))
+    assert max(map(len, found)) <= min(size, size_of_texts)
+    every = torch.cat(found)
+    assert sorted(every.tolist()) == list(range(len(ids)))
+    assert (split.lengths[every].diff() >= 0).all()
+    for part in found:
+        inputs, labels = split.rows(part)
+        columns = inputs.shape[1]
+        assert labels.tolist() == part.tolist()
+        assert torch.equal(inputs, ids[part, :columns])
+        assert (ids[part, columns:] == padding).all()
+    inputs, _ = split.rows(slice(0, 3))
+    assert torch.equal(inputs, ids[:3, : inputs.shape[1]])
+
+
+def test_samples_that_are_no_texts_come_in_order_and_whole():
+    split = to_device(many(), "cpu")
+    assert split.lengths is None
+    assert list(split.parts(20)) == [slice(0, 20), slice(20, 40), slice(40, 60)]
+    assert split.columns(torch.zeros(3, 2, dtype=torch.int64)) == [None] * 3
+
+
+@UNTIMED
+@given(some_texts())
+def test_accuracy_on_texts_does_not_depend_on_their_order(texts):
+    ids, padding = texts
+    labels = torch.arange(len(ids)) % 3
+    split = to_device(Split(ids, labels, padding=padding), "cpu")
+
+    def predict(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.one_hot((x != padding).sum(1) % 3, 3).float()
+
+    expected = ((ids != padding).sum(1) % 3 == labels).double().mean().item()
+    assert accuracy(predict, split) == pytest.approx(expected, abs=1e-15)

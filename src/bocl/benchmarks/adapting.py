@@ -75,7 +75,7 @@ def cases(device: torch.device, quick: bool) -> list[AdaptingCase]:
     """Return what is measured: a text encoder by low-rank factors, and EfficientNet-Lite0 by units."""
     gpu = device.type == "cuda" and not quick
     samples = 1024 if gpu else 64
-    epochs = 3 if gpu else 1
+    epochs = 10 if gpu else 1  # about as many steps as a task takes
     recipe = Recipe("adam", 1e-3, batch_size=32, epochs=epochs)
     size, tokens = (96, 32) if gpu else (32, 16)
 

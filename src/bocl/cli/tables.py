@@ -67,7 +67,7 @@ def print_trials(summary: RunSummary, number: int) -> None:
         )
     console = make_console()
     console.print(table)
-    console.print(f"[dim]units added to {literal(', '.join(summary.groups))}[/dim]")
+    console.print(f"[dim]{literal(_what_was_added(summary, ()))}[/dim]")
     if any(trial.stopped for trial in task.trials):
         console.print("[dim]stopped at this share of the epochs, because others did better[/dim]")
     if words := growth_words(task, task.index):
@@ -133,15 +133,15 @@ def _print_run(console: Console, summary: RunSummary) -> None:
             duration(task.seconds),
         )
     figures = summary.figures()
-    parts = Counter[str]()
+    parts = Counter[str](base=summary.sessions[0].base_stored)
     for task in summary.tasks:
         parts.update(task.parameters)
     console.print()
     console.print(table)
-    about = f"units {', '.join(('added', *steps))} in" if steps else "units added to"
-    console.print(f"[dim]{literal(about)} {literal(', '.join(summary.groups))}[/dim]")
+    console.print(f"[dim]{literal(_what_was_added(summary, steps))}[/dim]")
     if reads:
-        console.print("[dim]reads: tasks whose units it reads, or its own network[/dim]")
+        what = "factors it reads, or the base alone" if summary.low_rank else "units it reads, or its own network"
+        console.print(f"[dim]reads: tasks whose {what}[/dim]")
     for line in _ends_of_growth(summary.tasks):
         console.print(f"[dim]{line}[/dim]")
     console.print()
@@ -159,6 +159,14 @@ def _print_run(console: Console, summary: RunSummary) -> None:
         closing.add_row("unfinished", f"{done}; run it again to resume")
     closing.add_row("folder", literal(str(summary.folder)))
     console.print(closing)
+
+
+def _what_was_added(summary: RunSummary, steps: Sequence[str]) -> str:
+    """Say what the numbers under *added* count, and in the order of which groups."""
+    groups = ", ".join(summary.groups)
+    if summary.low_rank:
+        return f"ranks added to {groups}"
+    return f"units {', '.join(('added', *steps))} in {groups}" if steps else f"units added to {groups}"
 
 
 def _ends_of_growth(tasks: Sequence[TaskRecord]) -> list[str]:

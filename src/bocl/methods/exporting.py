@@ -3,15 +3,17 @@
     peft      adapter_config.json, adapter_model.safetensors: what PeftModel.from_pretrained(base, folder) loads
     merged    model.safetensors: the module's own tensors with the factors added in, for module.load_state_dict
 
-Where the module has a head, the task's is part of both. Otherwise it is in head.safetensors: logits are
-features @ weight.T + bias. A README.md says which.
+Where the module has a head, the task's is part of both: a linear layer with a bias, for which there must be one in the
+module before either is loaded. Otherwise it is in head.safetensors: logits are features @ weight.T + bias. A README.md
+says which, and how to load it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,16 +24,20 @@ from torch import Tensor, nn
 
 from bocl.errors import FolderError, InputError, did_you_mean
 from bocl.methods.method import Learner
-from bocl.methods.seen import task_number
+from bocl.methods.seen import SeenTask, task_number
 from bocl.networks.low_rank.backbone import Backbone
-from bocl.networks.low_rank.network import FactoredNetwork
+from bocl.networks.low_rank.modules import every_part_called
+from bocl.networks.low_rank.network import FactoredNetwork, TaskModule, alike, made_up_samples
 from bocl.records.files import make_folder, write_whole
+from bocl.training.precision import repeatable_products
 from bocl.training.surroundings import usual_surroundings
 from bocl.wording import shown
 
 Format = Literal["peft", "merged"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 _PREFIX = "base_model.model."  # before every name in an adapter's file
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_SAME_FEATURES = 1e-3  # adding factors to float32 weights changes features by about 1e-6 of their size
 
 
 @usual_surroundings()
@@ -49,11 +55,11 @@ def export(learner: Learner, task: int | str, folder: str | Path, to: str = "pef
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} is not an empty folder; give a new one")
-    backbone, weights = network.graph, network.tasks[number].weights
-    files = _peft(backbone, weights) if to == "peft" else _merged(backbone, weights)
+    backbone, own = network.graph, network.tasks[number]
+    files = _peft(backbone, own.weights) if to == "peft" else _merged(backbone, own, learner.seen[number])
     if backbone.head is None:
-        files["head.safetensors"] = _packed({name: weights[f"head/{name}"] for name in ("weight", "bias")})
-    files["README.md"] = _readme(learner, number, to).encode()
+        files["head.safetensors"] = _packed({name: own.weights[f"head/{name}"] for name in ("weight", "bias")})
+    files["README.md"] = _readme(network, learner.seen[number], number, type(learner).__name__, to).encode()
     make_folder(folder)
     for name, content in files.items():
         write_whole(folder / name, content)
@@ -71,13 +77,21 @@ def _peft(backbone: Backbone, weights: Mapping[str, Tensor]) -> dict[str, bytes]
             continue
         if any(size > 1 for size in layer.dilation):
             raise InputError(
-                f"'{layer.name}' has dilation {layer.dilation}, which PEFT leaves out; export it as merged"
+                f"'{layer.name}' has dilation {layer.dilation}, which PEFT leaves out; export the task as merged"
+            )
+        part = backbone.module.get_submodule(layer.name)
+        if layer.kernel and type(part) is not _CONVOLUTIONS[len(layer.kernel) - 1]:
+            raise InputError(
+                f"PEFT makes factors of the class of '{layer.name}', {type(part).__name__}, which may change them; "
+                "export the task as merged, or save the learner"
             )
         ranks[layer.name] = len(down)
         up = up / (alpha / sqrt(len(down)))
         tensors[f"{_PREFIX}{layer.name}.lora_A.weight"] = down
         tensors[f"{_PREFIX}{layer.name}.lora_B.weight"] = up.view(*up.shape, *(1,) * len(layer.kernel))
+    targets = list(ranks) or [backbone.plan.layers[0].name]  # PEFT asks for one
     saved = [*backbone.norms_by_name, *([] if backbone.head is None else [backbone.head])]
+    _check_told_apart(backbone.module, saved, targets)
     counts = {name: tensor for name, tensor in backbone.tensors.items() if name.endswith("num_batches_tracked")}
     counts = {name: tensor for name, tensor in counts.items() if name.rpartition(".")[0] in backbone.norms_by_name}
     tensors |= {f"{_PREFIX}{name}": tensor for name, tensor in {**_own_tensors(backbone, weights), **counts}.items()}
@@ -92,8 +106,8 @@ def _peft(backbone: Backbone, weights: Mapping[str, Tensor]) -> dict[str, bytes]
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": False,
-        "target_modules": sorted(ranks) or [backbone.plan.layers[0].name],
-        "rank_pattern": {re.escape(name): rank for name, rank in ranks.items()},
+        "target_modules": "|".join(map(re.escape, targets)),  # as a pattern, names match whole; in a list, by their end
+        "rank_pattern": {re.escape(name): ranks[name] for name in sorted(ranks, key=len, reverse=True)},
         "alpha_pattern": {},
         "modules_to_save": saved or None,
     }
@@ -101,15 +115,53 @@ def _peft(backbone: Backbone, weights: Mapping[str, Tensor]) -> dict[str, bytes]
     return {"adapter_config.json": config.encode(), "adapter_model.safetensors": _packed(tensors)}
 
 
-def _merged(backbone: Backbone, weights: Mapping[str, Tensor]) -> dict[str, bytes]:
+def _check_told_apart(module: nn.Module, saved: Sequence[str], targets: Sequence[str]) -> None:
+    """Refuse names of norms and of the head that PEFT takes for other layers too: it looks at how a name ends."""
+    names = [name for name, _ in module.named_modules(remove_duplicate=False)]
+    for own in saved:
+        ends_alike = [name for name in names if name.endswith(own) and name not in saved]
+        left_out = [name for name in targets if re.match(rf"(.*\.)?{own}($|\.)", name)]
+        for other in (*ends_alike, *left_out):
+            raise InputError(
+                f"'{own}' is the task's own, but PEFT would take '{other}' for it, because of its name; export the "
+                "task as merged"
+            )
+
+
+def _merged(backbone: Backbone, own: TaskModule, about: SeenTask) -> dict[str, bytes]:
     """Return the module's tensors with up · down added to the weight of every layer that has factors."""
-    tensors = dict(backbone.tensors)
+    tensors, weights = dict(backbone.tensors), own.weights
     for layer in backbone.plan.layers:
         down, up = (weights.get(f"factor/{layer.name}/{side}") for side in ("down", "up"))
         if down is not None and up is not None:
             name = f"{layer.name}.weight"
+            if name not in tensors:
+                raise InputError(
+                    f"'{layer.name}' makes its weight from other tensors, so no factors can be added to it; export the "
+                    "task as peft"
+                )
             tensors[name] = tensors[name] + torch.tensordot(up, down, 1)
-    return {"model.safetensors": _packed({**tensors, **_own_tensors(backbone, weights)})}
+    tensors |= _own_tensors(backbone, weights)
+    _check_merged(backbone, tensors, own, about)
+    return {"model.safetensors": _packed(tensors)}
+
+
+def _check_merged(backbone: Backbone, tensors: Mapping[str, Tensor], own: TaskModule, about: SeenTask) -> None:
+    """Refuse weights with which the module computes other features than the task, on samples that are made up."""
+    x = made_up_samples(about.shape, about.padding).to(backbone.device)
+    with torch.no_grad(), every_part_called(), repeatable_products("float32"):
+        try:
+            wanted = own.features(x)
+        except Exception:  # the module may fail in any way on samples that are none of a task
+            return
+        module = deepcopy(backbone.module)
+        module.load_state_dict({name: tensor for name, tensor in tensors.items() if name in backbone.tensors})
+        same = alike(module(x), wanted, _SAME_FEATURES)
+    if not same and bool(wanted.isfinite().all()):
+        raise InputError(
+            f"{backbone.description.kind} would not give the task's features with merged weights: layers share one, or "
+            "a layer changes its own before it is used; export the task as peft"
+        )
 
 
 def _own_tensors(backbone: Backbone, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -130,36 +182,65 @@ def _packed(tensors: Mapping[str, Tensor]) -> bytes:
     return pack_tensors(plain, metadata={"format": "pt"})
 
 
-def _readme(learner: Learner, number: int, to: str) -> str:
-    about, backbone = learner.seen[number], learner.graph
-    assert isinstance(backbone, Backbone)
-    kind, classes = backbone.description.kind, ", ".join(map(str, about.class_labels))
+def _readme(network: FactoredNetwork, about: SeenTask, number: int, learner: str, to: str) -> str:
+    """Return a card as on the Hugging Face Hub: what the task is, and how it is loaded."""
+    backbone, growth = network.graph, network.growths[number]
+    kind, added = backbone.description.kind, sum(network.parameters_by_task()[number].values())
+    ranks = [f"{rank} in {group.name}" for group, rank in zip(backbone.groups, growth.widths, strict=True) if rank]
+    reads = [str(task + 1) for task in growth.reads if any(network.growths[task].widths)]
     lines = [
+        "---",
+        f"base_model: {kind}",
+        *(["library_name: peft"] if to == "peft" else []),
+        "tags:",
+        "- bocl",
+        *(["- lora"] if to == "peft" else []),
+        "---",
+        "",
         f"# {about.name}",
         "",
-        f"Task {number + 1} of a {type(learner).__name__} learner, on a {kind} whose own weights were not changed.",
+        f"Task {number + 1} of a {learner} learner, on a {kind} whose own weights were not changed.",
         "",
-        f"- Classes, in the order of the logits: {classes}.",
-        f"- Samples: shape {about.shape}" + (", token ids" if about.padding is not None else _scale_words(about)) + ".",
+        f"- Classes, in the order of the logits: {', '.join(map(str, about.class_labels))}.",
+        f"- Samples: shape {about.shape}{_sample_words(about)}.",
+        f"- Size: {added:,} parameters of its own, next to {backbone.parameters():,} of the module.",
+        *([f"- Ranks: {', '.join(ranks)}."] if ranks else []),
+        *([f"- It reads the factors of task {', '.join(reads)}, which are part of these files."] if reads else []),
+        "",
+        *_loading(backbone, about.classes, to),
     ]
-    if to == "peft" and any(isinstance(part, nn.TransformerEncoderLayer) for part in backbone.module.modules()):
-        lines.append(
-            "- PyTorch's own transformer layers compute past an adapter in evaluation mode; call "
-            "`torch.backends.mha.set_fastpath_enabled(False)`."
-        )
-    if to == "peft":
-        lines.append(
-            f"- `peft.PeftModel.from_pretrained(base, folder)` adds it to a {kind} with its pretrained weights."
-        )
-    else:
-        lines.append(f"- `model.safetensors` holds the state dict of a {kind}.")
-    if backbone.head is None:
-        lines.append("- The module gives features. Logits are `features @ weight.T + bias`, from `head.safetensors`.")
-    else:
-        lines.append(f"- Its head is `{backbone.head}`, with {about.classes} outputs.")
     return "\n".join(lines) + "\n"
 
 
-def _scale_words(about: Any) -> str:
-    scaled = f"scaled as (x{' / 255' if about.in_bytes else ''} - {list(about.mean)}) / {list(about.std)}"
-    return f", {scaled}" if about.in_bytes or about.mean != (0.0,) else ""
+def _loading(backbone: Backbone, classes: int, to: str) -> list[str]:
+    """Return the lines that say how an export is loaded."""
+    head, code = backbone.head, []
+    said = [f"`module` is {'the pretrained' if to == 'peft' else 'a'} {backbone.description.kind}."]
+    if head is not None:
+        said.append("Its head gives way to the task's, which has a bias even where the module's has none.")
+        place = re.sub(r"\.(\d+)", r"[\1]", f".{head}")
+        code.append(f"module{place} = torch.nn.Linear({backbone.features}, {classes})")
+    if to == "peft":
+        code.append('module = peft.PeftModel.from_pretrained(module, "FOLDER")')
+    else:
+        code.append('module.load_state_dict(safetensors.torch.load_file("FOLDER/model.safetensors"))')
+    code.append("module.eval()")
+    if to == "peft" and any(isinstance(part, nn.TransformerEncoderLayer) for part in backbone.module.modules()):
+        said.append("PyTorch's own transformer layers compute past an adapter in evaluation mode if they may.")
+        code.append("torch.backends.mha.set_fastpath_enabled(False)")
+    if head is None:
+        said.append("It gives features, and the head of the task stands apart.")
+        code.append('head = safetensors.torch.load_file("FOLDER/head.safetensors")')
+        code.append('logits = module(x) @ head["weight"].T + head["bias"]')
+    else:
+        code.append("logits = module(x)")
+    return ["## Load it", "", " ".join(said), "", "```python", *code, "```"]
+
+
+def _sample_words(about: SeenTask) -> str:
+    """Return how samples are made ready for the module, in words."""
+    if about.padding is not None:
+        return f", token ids, where {about.padding} stands for no token"
+    if not about.in_bytes and about.mean == (0.0,):
+        return ""
+    return f", scaled as (x{' / 255' if about.in_bytes else ''} - {list(about.mean)}) / {list(about.std)}"

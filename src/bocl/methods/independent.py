@@ -17,7 +17,7 @@ from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import learned_plain, train_one, train_plain
 from bocl.methods.rounds import RoundTrainer
 from bocl.networks.graph import Graph
-from bocl.networks.growth import PARTS, GrowthSettings
+from bocl.networks.growth import PARTS
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.plain import SeparateNetworks
 from bocl.networks.pretrained import Pretrained
@@ -53,7 +53,9 @@ class Independent(Learner):
         if pretrained and isinstance(network, Graph):
             raise NetworkError("a traced network has no weights to start from; give the module")
         if pretrained and isinstance(network, nn.Module):
-            network = Backbone(network, GrowthSettings(form="low-rank"), resolve_device(device))
+            network = Backbone(network, None, resolve_device(device))
+        elif isinstance(network, Backbone):
+            network = network.without_factors()
         super().__init__(network, recipe=recipe, seed=seed, device=device)
         if isinstance(self.graph, Backbone):
             self.network = WholeModules(self.graph)

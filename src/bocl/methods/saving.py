@@ -2,7 +2,7 @@
 
     model.json                    format, method, settings, graph, facts, the name and hash of the weights,
                                   and a sha256 over all of these
-    weights-<hash>.safetensors    every tensor
+    weights-<hash>.safetensors    every tensor, and what a module of the user's gives for a few made-up samples
 
 The weights are written first and model.json, which names them, last: a folder holds the old model or the
 new one, never half of one. One save at a time works on a folder, and a load next to a save sees the old model or the
@@ -18,11 +18,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bocl.errors import BoclError, DamagedError, FolderError, InputError, WorkError, did_you_mean
 from bocl.method_table import METHODS
@@ -31,16 +32,17 @@ from bocl.methods.method import Learner, State
 from bocl.methods.tensor_files import pack, unpack
 from bocl.networks.check import check_graph
 from bocl.networks.graph import Graph, from_json, to_json
-from bocl.networks.growth import GrowthSettings
 from bocl.networks.library import make_network
 from bocl.networks.low_rank.backbone import Backbone, description_of
 from bocl.networks.low_rank.backbone import to_json as backbone_to_json
+from bocl.networks.low_rank.network import FactoredNetwork, alike, made_up_samples
 from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, make_folder, open_file, write_whole
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
 from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
 from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
+from bocl.training.precision import repeatable_products
 from bocl.training.surroundings import usual_surroundings
 
 FORMAT = 2
@@ -52,6 +54,10 @@ _NOT_SAVED = ("device", "searcher")
 _NOT_SETTINGS = (*_NOT_SAVED, "prior_trials")  # which is among the facts
 _UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)(\.[0-9a-f]{8})?\.partial")
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
+_MADE_UP = "made-up/outputs"  # is no name of a state's: those begin with a number, base/ or memory/
+#: Rounding differs between machines and versions of PyTorch: by about 1e-7 of the outputs in float32, and by less than
+#: 0.005 where a module computes in bfloat16. Another number of heads changed even a tiny transformer's by 0.02.
+_SAME_MODULE = 0.01
 
 #: What reading a file that holds anything at all can raise.
 _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
@@ -65,7 +71,9 @@ def save(method: Learner, folder: str | Path) -> None:
     """Write a learner to a folder, which must be new, empty or hold an older save."""
     folder = Path(folder)
     state = method.state()
-    weights = pack(state.tensors, f"model, format {TENSOR_FORMAT}")
+    outputs = _made_up_outputs(method)
+    checked = {} if outputs is None else {_MADE_UP: outputs}
+    weights = pack({**state.tensors, **checked}, f"model, format {TENSOR_FORMAT}")
     digest = hashlib.sha256(weights).hexdigest()
     name = _weights_name(digest)
     model = {
@@ -89,6 +97,25 @@ def save(method: Learner, folder: str | Path) -> None:
         write_whole(folder / name, weights)
         write_whole(folder / _FILE, text.encode())
         _remove(folder, used - {name})
+
+
+def _made_up_outputs(method: Learner) -> Tensor | None:
+    """Return what a module of any code gives for samples that can be made again anywhere: (4, outputs).
+
+    They are the features of the frozen module alone, or the first task's logits where every task has a whole module.
+    None for a traced network, before the first task, and where the module cannot take such samples.
+    """
+    if not isinstance(method.graph, Backbone) or not method.seen:
+        return None
+    shape, padding = method.seen[0].shape, method.seen[0].padding
+    frozen = isinstance(method.network, FactoredNetwork)
+    compute = method.graph.run if frozen else partial(method.network.predict, task=0)
+    try:
+        with repeatable_products("float32"):
+            outputs = compute(made_up_samples(shape, padding).to(method.device)).float()
+    except Exception:  # the module may fail in any way on samples that are none of a task
+        return None
+    return outputs if bool(outputs.isfinite().all()) else None
 
 
 def _remove(folder: Path, names: Iterable[str]) -> None:
@@ -192,6 +219,7 @@ def load(
     kind = METHODS[model["method"]].load()
     _check_options(kind, options)
     model, tensors = _read_both(folder)
+    saved = tensors.pop(_MADE_UP, None)
     try:
         settings = _parse_settings(kind, model["settings"])
         graph = _network_of(model["graph"], settings, network, resolve_device(device), path)
@@ -206,7 +234,20 @@ def load(
         method.restore(state)
     except _SENSELESS as error:
         raise _unreadable(path, error) from error
+    if saved is not None:  # models of earlier versions have none
+        _check_same_module(method, saved, path)
     return method
+
+
+def _check_same_module(method: Learner, saved: Tensor, path: Path) -> None:
+    """Refuse a module whose tensors have the saved names and shapes, but which computes something else with them."""
+    outputs = _made_up_outputs(method)
+    if outputs is None or not alike(outputs, saved, _SAME_MODULE):
+        kind = method.graph.description.kind if isinstance(method.graph, Backbone) else "network"
+        raise InputError(
+            f"{path}: this {kind} computes something else than the module that was saved; make it with the same "
+            "arguments, such as heads and activations, and with the same buffers, also those that no state dict holds"
+        )
 
 
 def _network_json(network: Graph | Backbone) -> dict[str, Any]:
@@ -231,7 +272,7 @@ def _network_of(
     if given is None and about.build is not None:
         given = make_network(str(about.build["build"]), parse_value(dict[str, Any], about.build["arguments"], "build"))
     assert given is not None
-    backbone = Backbone(given, settings.get("growth", GrowthSettings(form="low-rank")), device)
+    backbone = Backbone(given, settings.get("growth"), device)
     if backbone.description.tensors != about.tensors or backbone.head != about.head:
         raise InputError(
             f"{path} holds a model that adapts another module: a {about.kind} with {len(about.tensors)} tensors, not "
@@ -250,6 +291,7 @@ def read_state(folder: Path, method: Learner, *, tasks: int) -> State:
     way_out = "give another folder with --out, or restore it from a copy"
     try:
         model, tensors = _read_both(folder)
+        tensors.pop(_MADE_UP, None)
         if model["method"] != method.name:
             raise FolderError(f"{folder} holds a model of {_show(model['method'])}, not of '{method.name}'")
         if model["graph"] != json.loads(json.dumps(_network_json(method.graph))):

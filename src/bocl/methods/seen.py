@@ -100,13 +100,13 @@ def text_from(facts: Mapping[str, Any]) -> TextFormat | None:
 
 def check_text(task: Task, before: TextFormat | None, seen: Sequence[SeenTask]) -> None:
     """Refuse a task whose texts were turned into token ids in another way than those of the tasks before."""
-    now = getattr(task, "text", None)
-    if seen and now != before:
-        what = "was" if now and before and now.sha256 == before.sha256 else "comes with another tokenizer, or was"
-        raise DataError(
-            f"task '{task.name}' {what} made from texts in another way than the tasks before; give all tasks the same "
-            "tokenizer and length"
-        )
+    if not isinstance(task, Task) or not seen or task.text == before:
+        return
+    same = task.text is not None and before is not None and task.text.tokenizer == before.tokenizer
+    raise DataError(
+        f"task '{task.name}' {'was' if same else 'comes with another tokenizer, or was'} made from texts in another "
+        "way than the tasks before; give all tasks the same tokenizer, length and truncate"
+    )
 
 
 def check_task(graph: Graph | Backbone, task: Task, seen: Sequence[SeenTask]) -> None:
@@ -121,9 +121,13 @@ def check_task(graph: Graph | Backbone, task: Task, seen: Sequence[SeenTask]) ->
     if seen:
         _check_like_before(task, seen[0])
     if isinstance(graph, Backbone):
-        few = task.train.raw[:EXAMPLES]
-        graph.fit(task.train.scaling(graph.device)(few.to(graph.device)))
+        _fit(graph, task)
         return
+    if task.train.padding is not None:
+        raise NetworkError(
+            f"task '{task.name}' is made of texts, which this network cannot read; take one that reads token ids, such "
+            "as text-encoder with its weights, and growth.form = 'low-rank'"
+        )
     if seen:
         return
     try:
@@ -139,6 +143,21 @@ def check_task(graph: Graph | Backbone, task: Task, seen: Sequence[SeenTask]) ->
             f"the network turns a sample of shape {task.input_shape} into {tuple(logits.shape[1:])} logits; "
             f"one per class, {(task.classes,)}, is needed (is a flatten missing?)"
         )
+
+
+def _fit(backbone: Backbone, task: Task) -> None:
+    """Show a module a few samples; of texts also those with the largest token ids, which it may not know."""
+    few, texts = task.train.raw[:EXAMPLES], task.train.padding is not None
+    if texts:
+        few = torch.cat([few, *(part.raw[part.raw.amax(1).argmax()][None] for part in (task.train, task.validation))])
+    try:
+        backbone.fit(task.train.scaling(backbone.device)(few.to(backbone.device)))
+    except NetworkError as error:
+        if not texts:
+            raise
+        raise NetworkError(
+            f"{error} (token ids up to {int(few.max())}: are the tokenizer and the length those of the network?)"
+        ) from error
 
 
 def _check_like_before(task: Task, before: SeenTask) -> None:

@@ -76,11 +76,16 @@ def frozen_network(graph: Graph, growths: Growths, tasks: Sequence[int], *, own_
 
 
 def latest_norms(graph: Graph, growths: Growths, tasks: Sequence[int]) -> dict[str, Tensor]:
-    """Return the norms that a task which reads ``tasks`` continues from: of every unit, those of its latest reader."""
+    """Return the norms that a task which reads ``tasks`` continues from: of every unit, those of its latest reader.
+
+    A norm of the raw input, which every task normalises anew, continues only from a pretrained base's.
+    """
     found: dict[str, Tensor] = {}
     for norm in graph.norms:
         group = norm.source.group
         if group is None:
+            known: Mapping[str, Tensor] = growths[BASE_BLOCK].tensors if BASE_BLOCK in tasks else {}
+            found |= {name: tensor for name, tensor in known.items() if name.rpartition("/")[0] == f"norm/{norm.name}"}
             continue
         places = _Places(growths, tasks, group, norm.source.spread)
         for task in tasks:

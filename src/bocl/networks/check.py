@@ -5,6 +5,7 @@ Every check raises a NetworkError that names the step or tensor at fault.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -161,7 +162,7 @@ def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
     for name, tensor in tensors.items():
         shape, size = tuple(tensor.shape), _plain(wanted[name])
         _require(shape == size, f"tensor '{name}' has shape {shape}; the network needs {size}")
-        ours = not name.startswith(BASE)  # a pretrained module may hold numbers of any type
+        ours = not re.match(rf"(\d+/)?{BASE}", name)  # a pretrained module may hold numbers of any type
         _require(not ours or tensor.dtype == torch.float32, f"tensor '{name}' is {tensor.dtype}, not torch.float32")
 
 

@@ -65,10 +65,10 @@ def _groups(norm: Norm, units: int, is_root: bool) -> int:
 
 
 def scale_and_shift(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Return x · weight + bias by channel; a norm that is not affine has neither."""
-    if weight is None or bias is None:
-        return x
-    return x * per_channel(weight, x) + per_channel(bias, x)
+    """Return x · weight + bias by channel; a norm may have neither, or a weight alone."""
+    if weight is not None:
+        x = x * per_channel(weight, x)
+    return x if bias is None else x + per_channel(bias, x)
 
 
 def per_channel(values: Tensor, x: Tensor) -> Tensor:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from bocl.errors import NetworkError
 from bocl.networks.graph import Graph
 from bocl.networks.growth import tensor_names
 from bocl.networks.trace import trace
@@ -30,11 +32,14 @@ class Pretrained:
     def of(module: nn.Module) -> Pretrained:
         """Trace a module and take copies of its weights."""
         graph = trace(module, keeps_weights=True)
+        for name, tensor in module.state_dict().items():
+            if isinstance(tensor, Tensor) and tensor.is_meta:
+                raise NetworkError(f"'{name}' is on the meta device and has no values; load the weights first")
         return Pretrained(graph, weights_of(module, graph), module)
 
 
 def weights_of(module: nn.Module, graph: Graph) -> dict[str, Tensor]:
-    """Return copies of the weights of the module that a graph was traced from."""
+    """Return copies of the weights of the module that a graph was traced from; a norm without a bias has one of 0."""
     found: dict[str, Tensor] = {}
     for layer in graph.layers:
         part: Any = module.get_submodule(layer.name)
@@ -45,7 +50,9 @@ def weights_of(module: nn.Module, graph: Graph) -> dict[str, Tensor]:
     for norm in graph.norms:
         part = module.get_submodule(norm.name)
         names = (("weight", "bias") if norm.affine else ()) + (("mean", "var") if norm.kind == "batch" else ())
-        found |= {f"norm/{norm.name}/{name}": _copy(getattr(part, _STATISTICS[name])) for name in names}
+        held = {name: getattr(part, _STATISTICS[name]) for name in names}
+        held = {name: torch.zeros_like(part.weight) if tensor is None else tensor for name, tensor in held.items()}
+        found |= {f"norm/{norm.name}/{name}": _copy(tensor) for name, tensor in held.items()}
     return found
 
 

@@ -16,7 +16,9 @@ from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
 from bocl.errors import NetworkError, did_you_mean
+from bocl.networks.low_rank.backbone import head_of
 from bocl.packages import PackageFile, read_file, read_package_file
+from bocl.wording import shown
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,18 @@ PUBLISHED = {
 }
 
 
+#: How files of torch.save begin: a zip archive, or in older versions a pickle.
+_WRITTEN_BY_TORCH = (b"PK", b"\x80")
+
+
 def read_weights(content: bytes, where: str) -> dict[str, Tensor]:
     """Return the tensors of a file: safetensors, or PyTorch's own without anything but tensors."""
     try:
         if Path(where).suffix == ".safetensors":
             return load_safetensors(content)
+        if not content.startswith(_WRITTEN_BY_TORCH):
+            begin = shown(content[:20].decode("utf-8", "replace"))
+            raise ValueError(f"it begins with {begin}; give a file of torch.save, or one that is named *.safetensors")
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except (SafetensorError, RuntimeError, ValueError, KeyError, EOFError, OSError, TypeError, AttributeError) as error:
         raise NetworkError(f"{where} cannot be read as weights: {str(error).strip().splitlines()[0]}") from error
@@ -136,18 +145,27 @@ def read_weights(content: bytes, where: str) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Put weights into a module, or name the first tensor that does not fit; its head may have other classes."""
-    own = module.state_dict()
+    """Put weights into a module, or name the first tensor that does not fit.
+
+    The head, which every task replaces by its own, may have other classes there, or be missing: then it stays as it is.
+    """
+    own, head = module.state_dict(), head_of(module, None)
+    of_head = {name for name in {**own, **tensors} if head is not None and name.rpartition(".")[0] == head}
+    if any(name not in tensors or name not in own or tensors[name].shape != own[name].shape for name in of_head):
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in of_head}
+        own = {name: tensor for name, tensor in own.items() if name not in of_head}
     for name in own:
         if name not in tensors:
             raise NetworkError(f"{where} has no tensor '{name}', which the network needs{did_you_mean(name, tensors)}")
         if tensors[name].shape != own[name].shape:
             shape, needed = tuple(tensors[name].shape), tuple(own[name].shape)
             raise NetworkError(f"{where}: tensor '{name}' has shape {shape}; the network needs {needed}")
-    for name in tensors:
+    for name, tensor in tensors.items():
         if name not in own:
             raise NetworkError(f"{where}: tensor '{name}' belongs to nothing in the network{did_you_mean(name, own)}")
-    module.load_state_dict(dict(tensors))
+        if not tensor.isfinite().all():
+            raise NetworkError(f"{where}: tensor '{name}' holds NaN or infinity")
+    module.load_state_dict(dict(tensors), strict=False)  # all that is needed is there
 
 
 def find_weights(named: str, sha256: str | None, folders: Sequence[Path]) -> dict[str, Tensor]:

@@ -47,7 +47,7 @@ class _SelfAttention(nn.Module):
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
         """Map (n, length, width) to the same; ``hidden`` (n, 1, 1, length) is -∞ where there is no token."""
         query, key, value = (
-            part(x).view(*x.shape[:2], self.heads, -1).transpose(1, 2) for part in (self.query, self.key, self.value)
+            part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)
         )
         # Written out: the fused kernels of a GPU do not add gradients up in the same order every time.
         weights = (query @ key.mT / query.shape[-1] ** 0.5 + hidden).softmax(-1)

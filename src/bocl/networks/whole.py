@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -10,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from bocl.errors import NetworkError
 from bocl.networks.by_task import join_tensors, part_tensors
+from bocl.networks.check import BASE
 from bocl.networks.growth import Shapes, uniform_within
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.low_rank.modules import copied, every_part_called
@@ -23,15 +26,16 @@ class WholeModules:
     """One copy of a module's tensors for each task, with a head.
 
     graph    the module as it was given, without a head
-    tensors  of each task: the parameters and buffers of the module by their names, and the head's
+    tensors  of each task: the parameters and buffers of the module by their names, those that are shared once, and the
+             head's
     """
 
     def __init__(self, backbone: Backbone) -> None:
         self.graph = backbone
         self.device = backbone.device
         self.tensors: list[dict[str, Tensor]] = []
-        # Whole numbers, such as those that count batches, have no part in what is computed.
-        self._given = {name: tensor for name, tensor in backbone.tensors.items() if tensor.is_floating_point()}
+        self._places = _first_names(backbone.module)
+        self._given = {name: backbone.tensors[name] for name in self._places.values() if name in backbone.tensors}
 
     def fresh(self, classes: int, *, seed: int) -> WholeModule:
         """Return a copy for one more task, to be trained: the module as it was given, and a new head."""
@@ -52,7 +56,7 @@ class WholeModules:
         """Return logits (n, classes of the task)."""
         own = self.tensors[task]
         with torch.no_grad(), every_part_called():
-            features = functional_call(self.graph.module, {name: own[name] for name in self._given}, x)
+            features = _computed(self.graph.module, self._places, own, x)
             return F.linear(features, *(own[name] for name in HEAD))
 
     def parameters(self) -> dict[str, int]:
@@ -60,13 +64,14 @@ class WholeModules:
         return _added([count_whole(self.graph, own) for own in self.tensors])
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what is saved: how many features there are, and every tensor, ``TASK/NAME``."""
-        return {"features": self.graph.features}, join_tensors(self.tensors)
+        """Return what is saved: how many features there are, and every tensor: ``TASK/base/NAME``, ``TASK/head/…``."""
+        named = [{_stored(name): tensor for name, tensor in own.items()} for own in self.tensors]
+        return {"features": self.graph.features if named else None}, join_tensors(named)
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor after tasks of these numbers of classes."""
         features = parse_value(int | None, facts.get("features"), "facts.features")
-        body: Shapes = {name: tuple(tensor.shape) for name, tensor in self._given.items()}
+        body: Shapes = {_stored(name): tuple(tensor.shape) for name, tensor in self._given.items()}
         return join_tensors({**body, HEAD[0]: (count, features), HEAD[1]: (count,)} for count in classes)
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], classes: Sequence[int]) -> None:
@@ -74,22 +79,31 @@ class WholeModules:
         self.graph.recall(parse_value(int | None, facts.get("features"), "facts.features"), ())
         self.tensors = []
         for own in part_tensors(tensors, len(classes)):
-            self.commit(own)
+            named = {name if name in HEAD else name.removeprefix(BASE): tensor for name, tensor in own.items()}
+            for name, given in self._given.items():
+                if named[name].dtype != given.dtype:
+                    raise NetworkError(f"tensor '{name}' is {named[name].dtype}; the module's is {given.dtype}")
+            self.commit(named)
 
 
 class WholeModule:
-    """A copy as it is trained: a stack of one, every tensor (1, …). Norms and dropout work as in training."""
+    """A copy as it is trained: a stack of one, every tensor (1, …), single numbers (1, 1).
+
+    Norms and dropout work as in training.
+    """
 
     count = 1
     draws = True
 
     def __init__(self, backbone: Backbone, tensors: Mapping[str, Tensor]) -> None:
         trained = {name for name, _ in backbone.module.named_parameters()} | {*HEAD}
-        stacked = {name: tensor.detach().clone().unsqueeze(0) for name, tensor in tensors.items()}
+        self._shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        stacked = {name: tensor.detach().clone().view(1, *(tensor.shape or (1,))) for name, tensor in tensors.items()}
         self.parameters = {name: nn.Parameter(tensor) for name, tensor in stacked.items() if name in trained}
         self.state: dict[str, Tensor] = {name: self.parameters.get(name, tensor) for name, tensor in stacked.items()}
-        self._module = copied(backbone.module)
-        self._names = [name for name in tensors if name not in HEAD]
+        self._module, self._places = copied(backbone.module), _first_names(backbone.module)
+        buffers = backbone.module.named_buffers()  # those that no state dict holds may change in training, too
+        self._not_kept = {name: buffer.clone() for name, buffer in buffers if name not in backbone.tensors}
         self.training = True
 
     @property
@@ -100,7 +114,11 @@ class WholeModule:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """The copy's tensors as they are stored."""
-        return {name: tensor.detach()[0].clone() for name, tensor in self.state.items()}
+        return {name: tensor.detach().clone() for name, tensor in self._own().items()}
+
+    def _own(self) -> dict[str, Tensor]:
+        """Return the copy's tensors in the module's shapes, as views of the stack."""
+        return {name: tensor.view(self._shapes[name]) for name, tensor in self.state.items()}
 
     def precompute(self, _inputs: Tensor) -> Tensor | None:
         """Compute nothing: all of it is trained."""
@@ -109,9 +127,37 @@ class WholeModule:
     def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return logits (1, n, classes) for inputs (n, *shape)."""
         self._module.train(self.training)
+        own = self._own()
+        head = [own.pop(name) for name in HEAD]
         with every_part_called():
-            features = functional_call(self._module, {name: self.state[name][0] for name in self._names}, x)
-        return F.linear(features, *(self.state[name][0] for name in HEAD)).unsqueeze(0)
+            features = _computed(self._module, self._places, {**own, **self._not_kept}, x)
+        return F.linear(features, *head).unsqueeze(0)
+
+
+def _first_names(module: nn.Module) -> dict[str, str]:
+    """Return the name of every place in a module that holds a tensor → the first name that the tensor has.
+
+    Layers may share a tensor, and a layer may have two names, of which the first one counts.
+    """
+    found: dict[str, str] = {}
+    first: dict[int, str] = {}
+    for name, part in module.named_modules():
+        own = chain(part._parameters.items(), part._buffers.items())
+        for place, tensor in ((f"{name}.{short}".lstrip("."), tensor) for short, tensor in own if tensor is not None):
+            found[place] = first.setdefault(id(tensor), place)
+    return found
+
+
+def _computed(module: nn.Module, places: Mapping[str, str], tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Return what a module computes for x with other tensors, each given by its first name."""
+    everywhere = {place: tensors[name] for place, name in places.items() if name in tensors}
+    result: Tensor = functional_call(module, everywhere, x, tie_weights=False)
+    return result
+
+
+def _stored(name: str) -> str:
+    """Return the name by which a tensor of a task is saved: the module's own may be of any type."""
+    return name if name in HEAD else f"{BASE}{name}"
 
 
 def count_whole(backbone: Backbone, tensors: Mapping[str, Tensor]) -> dict[str, int]:

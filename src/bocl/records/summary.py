@@ -52,6 +52,11 @@ class RunSummary:
         return int(self.config["seed"])
 
     @property
+    def low_rank(self) -> bool:
+        """Whether its widths are ranks of factors."""
+        return bool(self.config.get("growth", {}).get("form") == "low-rank")
+
+    @property
     def wanted(self) -> int:
         """How many tasks the run has when it is finished."""
         return self.sessions[-1].tasks

@@ -12,6 +12,7 @@ from typing import Any
 from bocl.checks import Natural, checked
 from bocl.errors import ConfigError, DataError
 from bocl.tasks.class_weights import ClassWeight
+from bocl.tasks.files import search_folders
 from bocl.tasks.images import fingerprint_of
 from bocl.tasks.own import Cuts, PartFraction, Parts, make_own_task
 from bocl.tasks.samples import check_alike
@@ -139,7 +140,9 @@ def from_texts(
 
     ``test``, ``validation`` and the other options are those of ``from_arrays``.
     """
-    how = tokenizer if isinstance(tokenizer, TextFormat) else read_tokenizer(tokenizer, length, truncate=truncate)
+    how = tokenizer
+    if not isinstance(how, TextFormat):
+        how = read_tokenizer(how, length, truncate=truncate, folders=search_folders(None))
 
     def encoded(pairs: Any, name: str) -> Any:
         if not isinstance(pairs, list | tuple):

@@ -28,6 +28,7 @@ class PublishedFile:
     place: str  # below a data folder: "MNIST/raw/train-labels-idx1-ubyte.gz"
     hash: str  # "sha256:…", or "md5:…" if the authors give nothing better
     mirrors: tuple[str, ...] = ()  # full addresses, tried in turn
+    command: str = ""  # with which people fetch one that has no mirrors
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,11 @@ def obtain(what: str, editions: Sequence[tuple[PublishedFile, ...]], data: Path 
             if download(file.mirrors, target, file.hash, LARGEST, failures):
                 return (FoundFile(target, file.hash),)
     forms = " or ".join(" and ".join(file.place for file in edition) for edition in editions)
+    tried = f" and not downloaded ({'; '.join(failures)})" if failures else ""
+    commands = [f"fetch it with {file.command}, then " for edition in editions for file in edition if file.command]
     raise DataError(
-        f"{what} was not found in {', '.join(str(folder) for folder in folders)} and not downloaded "
-        f"({'; '.join(failures)}); put {forms} in a folder and give it as data or in {ENVIRONMENT_VARIABLE}"
+        f"{what} was not found in {', '.join(str(folder) for folder in folders)}{tried}; {''.join(commands[:1])}"
+        f"put {forms} in a folder and give that as data or in {ENVIRONMENT_VARIABLE}"
     )
 
 

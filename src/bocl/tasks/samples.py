@@ -51,6 +51,8 @@ def checked_samples(
     """
     tokens = isinstance(inputs, Tokens)
     checked_inputs = inputs.ids if tokens else _checked_inputs(inputs, where)
+    if len(checked_inputs) == 0:
+        raise DataError(f"{where}: no texts; leave the task out or give it texts")
     names = checked_labels(labels, len(checked_inputs), where)
     kinds = kinds or kinds_of(names)
     return Samples(checked_inputs, numbered(names, kinds, where), inputs.padding if tokens else None), kinds

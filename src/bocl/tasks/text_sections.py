@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bocl.checks import PositiveInt, checked
 from bocl.errors import DataError
 from bocl.seeding import seed_for
 from bocl.tasks.files import search_folders
@@ -82,7 +83,7 @@ def text_sections(
     each    most texts of a class, in all parts
     length  most tokens of a text; longer ones are cut off
     """
-    if not 1 <= tasks <= TASKS or each < FEWEST:
+    if not 1 <= tasks <= TASKS or checked("each", each, PositiveInt) < FEWEST:
         raise DataError(f"text-sections has 1 to {TASKS} tasks, with {FEWEST} texts or more of a class")
     text = read_tokenizer(TOKENIZER, length, truncate=True, folders=search_folders(data))
     kinds = _kinds(data)[:tasks]

@@ -34,6 +34,7 @@ TOKENIZERS = {  # by the name of the weights that they belong to
     )
 }
 Length = Annotated[PositiveInt, Field(le=LONGEST)]
+_TOKENIZER_WANTED = f"give the path of a tokenizer.json, or a name: {', '.join(TOKENIZERS)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +78,14 @@ class TextFormat:
         found.no_truncation()
         return found
 
-    def encode(self, texts: Any, where: str) -> Tokens:
-        """Turn texts into token ids; ``where`` is their name in messages: ``tasks[2]``."""
+    def encode(
+        self, texts: Any, where: str, way_out: str = "give a larger length, or cut them off with truncate"
+    ) -> Tokens:
+        """Turn texts into token ids.
+
+        where    their name in messages: ``tasks[2]``
+        way_out  what can be done about texts that are too long
+        """
         words = checked_texts(texts, where)
         rows = [encoding.ids for encoding in self._tokenizer.encode_batch(words)]
         longest = max(range(len(rows)), key=lambda row: len(rows[row]), default=0)
@@ -86,8 +93,7 @@ class TextFormat:
             over = sum(len(row) > self.length for row in rows)
             raise DataError(
                 f"{where}: {counted(over, 'text')} of {len(rows)} {'has' if over == 1 else 'have'} more than "
-                f"{self.length} tokens, text {longest} has {len(rows[longest])}; give a larger length, or cut them off "
-                "with truncate"
+                f"{self.length} tokens, text {longest} has {len(rows[longest])}; {way_out}"
             )
         ids = np.full((len(rows), self.length), self.padding, dtype=np.int32)
         for row, found in enumerate(rows):
@@ -116,6 +122,9 @@ def read_tokenizer(
 
     folders  in which packages are looked for
     """
+    length, truncate = checked("length", length, Length), checked("truncate", truncate, bool)
+    if not isinstance(named, str | Path):
+        raise DataError(f"the tokenizer is {shown(named)}; {_TOKENIZER_WANTED}")
     place = Path(named)
     if str(named) in TOKENIZERS:
         content = read_package_file(TOKENIZERS[str(named)], folders).decode()
@@ -123,11 +132,8 @@ def read_tokenizer(
         try:
             content = (place / "tokenizer.json" if place.is_dir() else place).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise DataError(
-                f"{place} cannot be read as a tokenizer: {error}; give the path of a tokenizer.json, or a name: "
-                f"{', '.join(TOKENIZERS)}"
-            ) from error
-    return text_format(content, checked("length", length, Length), truncate=checked("truncate", truncate, bool))
+            raise DataError(f"{place} cannot be read as a tokenizer: {error}; {_TOKENIZER_WANTED}") from error
+    return text_format(content, length, truncate=truncate)
 
 
 def checked_texts(texts: Any, where: str) -> list[str]:
@@ -148,4 +154,4 @@ def are_texts(x: Any) -> bool:
     """Whether samples are given as texts."""
     if isinstance(x, np.ndarray):
         return x.dtype.kind in "UO"
-    return isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], str)
+    return isinstance(x, str) or (isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], str))

@@ -119,7 +119,7 @@ def to_device(split: Split, device: torch.device | str, dtype: torch.dtype = tor
 
 def token_lengths(ids: Tensor, padding: int) -> Tensor:
     """Return how many columns each row of token ids (n, length) needs, (n,): up to its last token."""
-    places = torch.arange(1, ids.shape[1] + 1)
+    places = torch.arange(1, ids.shape[1] + 1, device=ids.device)
     return ((ids != padding) * places).amax(1).clamp(min=1)
 
 

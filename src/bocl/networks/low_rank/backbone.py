@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from bocl.errors import NetworkError, did_you_mean
 from bocl.networks.graph import Group
@@ -22,6 +23,15 @@ from bocl.networks.growth import GrowthSettings
 from bocl.networks.low_rank.cut import Cut, find_cut
 from bocl.networks.low_rank.modules import NORMS, every_part_called, own_tensors, replace_parts
 from bocl.networks.low_rank.plan import FactoredLayer, Plan, make_plan
+from bocl.networks.low_rank.trial_run import (
+    check_head,
+    check_rows,
+    check_together,
+    check_training,
+    features_of,
+    run_module,
+    takes_part,
+)
 from bocl.settings import parse_value
 from bocl.widths import Widths
 
@@ -49,22 +59,23 @@ class Backbone:
     """A trained module with the layers that may have factors.
 
     module    a copy of the user's: in evaluation mode, without gradients, its head replaced by what the head reads
-    plan      layers and their groups
+    plan      layers and their groups; one group without layers where no layer gets factors
     head      name of the layer that every task replaces; None where the module has none
     features  numbers that a task's head reads; None until ``fit`` has seen samples
     """
 
-    def __init__(self, module: nn.Module, settings: GrowthSettings, device: torch.device | str = "cpu") -> None:
-        if not isinstance(module, nn.Module):
-            raise NetworkError(f"a network must be an nn.Module, not {type(module).__name__}: {module!r}")
-        self.settings, self.device = settings, torch.device(device)
+    def __init__(self, module: nn.Module, settings: GrowthSettings | None, device: torch.device | str = "cpu") -> None:
+        """Take a copy of a module; without settings none of its layers gets factors, and its head is found by name."""
+        check_kind(module)
+        self._has_factors = settings is not None
+        self.settings, self.device = settings or GrowthSettings(form="low-rank"), torch.device(device)
         try:
             own = deepcopy(module)
         except Exception as error:  # a module may hold anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise NetworkError(f"{type(module).__name__} cannot be copied: {reason}") from error
         self.module = own.eval().requires_grad_(False).to(self.device)
-        self.head = _head_of(module, settings.head)
+        self.head = head_of(module, self.settings.head)
         self.features: int | None = None
         self.unused: tuple[str, ...] = ()
         self._cuts: dict[str, Cut | None] = {}
@@ -75,10 +86,36 @@ class Backbone:
         build = getattr(module, "bocl_build", None)
         self.description = Description(type(module).__name__, self.head, shapes, build)
         self.plan = self._planned(())
+        self._check_changed_parts()
 
     def _planned(self, unused: tuple[str, ...]) -> Plan:
+        if not self._has_factors:
+            return Plan((), (Group("module", 1),))  # records have a number for one group at least
         settings = self.settings
         return make_plan(self.module, groups=settings.groups, depth=settings.depth, head=self.head, unused=unused)
+
+    def without_factors(self) -> Backbone:
+        """Return the same module, as it is where none of its layers gets factors."""
+        made = copy(self)
+        made._has_factors, made.norms = False, {}
+        made.recall(None, ())
+        return made
+
+    def _check_changed_parts(self) -> None:
+        """Refuse layers and norms that cannot have tensors of each task next to them."""
+        for name in (*(layer.name for layer in self.plan.layers), *self.norms_by_name):
+            part: Any = self.module.get_submodule(name)
+            weight = getattr(part, "weight", None)
+            if weight is not None and weight.dtype != torch.float32:
+                raise NetworkError(
+                    f"'{name}' of {self.description.kind} is {weight.dtype}, and tasks learn in torch.float32; convert "
+                    "the module with .float()"
+                )
+            if getattr(part, "track_running_stats", False) and part.momentum is None:
+                raise NetworkError(
+                    f"'{name}' has momentum=None, which no task's own norm can have; give it a momentum, or set "
+                    "growth.norms = 'frozen'"
+                )
 
     draws = False  # in evaluation mode nothing is dropped out
 
@@ -118,7 +155,7 @@ class Backbone:
         return {
             f"norm/{name}/{kind}": tensor
             for name, part in self.module.named_modules()
-            if isinstance(part, NORMS)
+            if type(part) in NORMS  # a subclass may do more
             for kind, tensor in own_tensors(part).items()
         }
 
@@ -127,7 +164,7 @@ class Backbone:
         """The norms of which a task has its own, and what they hold: weight, bias, mean, var."""
         found: dict[str, list[str]] = {}
         for key in self.norms:
-            _, name, kind = key.split("/")
+            name, _, kind = key.removeprefix("norm/").rpartition("/")
             found.setdefault(name, []).append(kind)
         return found
 
@@ -157,28 +194,40 @@ class Backbone:
 
         Every task's samples are seen, to find where the module can be cut; the rest is found with the first task's.
         """
-        self._example, self._cuts = x, {}
-        if self.features is not None:
-            self._run(x)
+        before = self._example
+        if self.features is not None and (before is None or before.shape[1:] == x.shape[1:]):
+            run_module(self.module, x.clone(), self.description.kind)
+            self._example, self._cuts = x, {}
             return
-        with every_part_called():
-            features = self._run(x)
-            if features.dim() != 2 or len(features) != len(x):
-                raise NetworkError(
-                    f"{self.description.kind} turns {len(x)} samples of shape {tuple(x.shape[1:])} into a tensor of "
-                    f"shape {tuple(features.shape)}; it must give one vector of features for each: (n, features)"
-                )
-            self._check_head(x)
-            unused = tuple(layer.name for layer in self.plan.layers if not self._takes_part(layer, x, features))
-        self.features, self.unused = features.shape[1], unused
-        plan = self._planned(unused)
-        if plan.groups != self.plan.groups:
-            lost = sorted({group.name for group in self.groups} - {group.name for group in plan.groups})
+        self.recall(None, ())
+        try:
+            self._fit_first(x)
+        except BaseException:
+            self.recall(None, ())
+            raise
+
+    def _fit_first(self, x: Tensor) -> None:
+        """Find all that samples show, and refuse a module that cannot be used, before any task is learnt."""
+        kind, settings, trial = self.description.kind, self.settings, deepcopy(self.module)
+        features = features_of(trial, x, kind, self.tensors)
+        named = settings.head is not None
+        check_head(trial, x, kind, self.head, has_setting=self._has_factors, named=named)
+        groups = self.groups
+        used = [layer.name for layer in self.plan.layers if takes_part(trial, layer.name, x, features)]
+        unused = tuple(layer.name for layer in self.plan.layers if layer.name not in used)
+        self.recall(features.shape[1], unused)
+        lost = [group.name for group in groups if group not in self.groups]
+        if lost:
             raise NetworkError(
-                f"the layers of growth.groups.{lost[0]} do not take part in what {self.description.kind} returns, "
-                f"'{unused[0]}' among them; leave them out with patterns in growth.groups"
+                f"no layer of the group '{lost[0]}' takes part in what {kind} returns; leave it out with patterns in "
+                "growth.groups"
             )
-        self.plan = plan
+        self._example, self._cuts = x, {}
+        if not self._has_factors:
+            check_training(trial, x, kind, features)
+        else:
+            check_rows(trial, x, kind, [*used, *self.norms_by_name])
+            check_together(self, x)
 
     def run(self, x: Tensor) -> Tensor:
         """Return the features (n, features) of samples x (n, *shape), without any factors."""
@@ -186,65 +235,11 @@ class Backbone:
             result: Tensor = self.module(x)
         return result
 
-    def _run(self, x: Tensor) -> Tensor:
-        try:
-            result = self.run(x)
-        except Exception as error:  # the module may fail in any way
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise NetworkError(
-                f"{self.description.kind} cannot take samples of shape {tuple(x.shape[1:])}: {reason}"
-            ) from error
-        if not isinstance(result, Tensor):
-            raise NetworkError(
-                f"{self.description.kind} returns a {type(result).__name__}; it must return one tensor, (n, features). "
-                "Wrap it in a module whose forward returns what a head should read"
-            )
-        return result
-
-    def _check_head(self, x: Tensor) -> None:
-        """Refuse a head whose output is not the module's, and a module that ends in a layer that looks like one."""
-        results: dict[str, Tensor] = {}
-
-        def note(name: str) -> Any:
-            return lambda _part, _arguments, result: results.__setitem__(name, result)
-
-        ends = {name: part for name, part in self.module.named_modules() if isinstance(part, nn.Linear | nn.Identity)}
-        handles = [part.register_forward_hook(note(name)) for name, part in ends.items()]
-        try:
-            with torch.no_grad():
-                last = self.module(x)
-        finally:
-            for handle in handles:
-                handle.remove()
-        if self.head is not None and results.get(self.head) is not last:
-            raise NetworkError(
-                f"'{self.head}' was taken for the head of {self.description.kind}, but its output is not the module's; "
-                f"name the head with growth.head, or set growth.head = '{NO_HEAD}' if there is none"
-            )
-        linear = [name for name, result in results.items() if result is last and isinstance(ends[name], nn.Linear)]
-        if self.head is None and linear and self.settings.head is None:
-            raise NetworkError(
-                f"{self.description.kind} ends in the linear layer '{linear[0]}'. If that is its head, set growth.head "
-                f"= '{linear[0]}' and every task has its own; if it gives features, set growth.head = '{NO_HEAD}'"
-            )
-
-    def _takes_part(self, layer: FactoredLayer, x: Tensor, features: Tensor) -> bool:
-        """Whether what the module returns depends on a layer."""
-
-        def spoil(_part: nn.Module, _arguments: Any, result: Tensor) -> Tensor:
-            return torch.full_like(result, torch.nan)
-
-        handle = self.module.get_submodule(layer.name).register_forward_hook(spoil)
-        try:
-            with torch.no_grad():
-                return not torch.equal(self.module(x), features)
-        finally:
-            handle.remove()
-
     def recall(self, features: int | None, unused: tuple[str, ...]) -> None:
         """Take back what ``fit`` found, of a module that was saved."""
         self.features, self.unused = features, unused
         self.plan = self._planned(unused)
+        self._example, self._cuts = None, {}
 
     def cut_before(self, layers: list[FactoredLayer]) -> Cut | None:
         """Return the last place before any of these layers at which the module can be cut; None where there is none."""
@@ -270,7 +265,30 @@ def description_of(data: Mapping[str, Any]) -> Description:
     return found
 
 
-def _head_of(module: nn.Module, named: str | None) -> str | None:
+def check_kind(module: nn.Module) -> None:
+    """Refuse what is no module with weights that can be copied, trained around and saved by name."""
+    if not isinstance(module, nn.Module):
+        raise NetworkError(f"a network must be an nn.Module, not {type(module).__name__}: {module!r}")
+    kind = type(module).__name__
+    for name, part in module.named_modules():
+        called = f"'{name}' of {kind}" if name else kind
+        if isinstance(part, torch.jit.ScriptModule) or hasattr(part, "_orig_mod"):
+            raise NetworkError(f"{called} is compiled ({type(part).__name__}); give the nn.Module it was made from")
+        if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params():  # type: ignore[misc]
+            raise NetworkError(f"{called} is lazy and has no weights yet; call the module once on samples first")
+        if ".quantized" in type(part).__module__:
+            raise NetworkError(f"{called} is quantised, which cannot be trained; give the module as it was before")
+    for name, tensor in module.state_dict().items():
+        if not isinstance(tensor, Tensor):
+            raise NetworkError(
+                f"{kind} keeps '{name}' in its state, which is no tensor and would not be saved; make it a buffer, or "
+                "leave out get_extra_state()"
+            )
+        if tensor.is_meta:
+            raise NetworkError(f"'{name}' of {kind} is on the meta device and has no values; load its weights first")
+
+
+def head_of(module: nn.Module, named: str | None) -> str | None:
     """Return the name of the layer that gives the logits: as the settings say, or a last one that is named like it."""
     linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
     if named == NO_HEAD:

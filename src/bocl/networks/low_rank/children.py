@@ -29,7 +29,7 @@ from bocl.networks.low_rank.modules import (
 from bocl.networks.stacked import corner, stacked_tensors
 from bocl.widths import Widths
 
-MOST_ROWS = 4096  # samples times children that are scored at once
+MOST_ROWS = 2048  # samples times children that are scored at once, so that a large module fits into memory
 
 Read = Mapping[str, tuple[Tensor, Tensor]]  # {layer: factors of earlier tasks, scaled}
 
@@ -135,10 +135,8 @@ class FactoredChildren:
         del task  # all children are of one task
         if precomputed is None:
             precomputed = self.precompute(x)
-        elif (
-            not x.is_floating_point() and not self._only_heads
-        ):  # token ids, which may be cut down to their longest text
-            precomputed = precomputed[:, : x.shape[1]]
+        elif not x.is_floating_point() and not self._only_heads:
+            precomputed = precomputed[:, : x.shape[1]]  # token ids may be cut down to their longest text
         if torch.is_grad_enabled() or self.count * len(x) <= MOST_ROWS:
             return self._logits(x, precomputed)
         rows = max(1, MOST_ROWS // self.count)
@@ -167,10 +165,13 @@ class FactoredChildren:
 
     def precompute(self, inputs: Tensor) -> Tensor | None:
         """Compute what comes before the first layer with factors: (n, …); None where the module cannot be cut."""
+        if self._cut is None and not self._only_heads:
+            return None
         with torch.no_grad():
-            if self._only_heads:
-                return self.backbone.run(inputs)
-            return None if self._cut is None else first_part(self.backbone.module, self._cut, inputs)
+            return torch.cat([self._before_factors(rows) for rows in inputs.split(MOST_ROWS // 4)])
+
+    def _before_factors(self, rows: Tensor) -> Tensor:
+        return self.backbone.run(rows) if self._cut is None else first_part(self.backbone.module, self._cut, rows)
 
     def kept(self, which: Sequence[int]) -> Self:
         """Return the children at these places as a stack of their own, padded as this one; its tensors are copies."""

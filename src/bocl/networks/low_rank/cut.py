@@ -94,10 +94,20 @@ def give(stand_ins: Mapping[str, Instead], cut: Cut, value: Tensor) -> None:
 def find_cut(module: nn.Module, x: Tensor, factored: Iterable[str]) -> Cut | None:
     """Return the last place before any of some layers begins at which a module can be cut; None where there is none.
 
+    The module is watched twice, with one sample more: what has as many rows as there are samples each time has samples
+    first.
+
     x  a few samples (n, *shape)
     """
     with torch.no_grad(), every_part_called():
         calls, whole = _watched(module, x)
+        more = torch.cat([x, x[:1]])
+        again, _ = _watched(module, more)
+        if [call.name for call in calls] != [call.name for call in again]:
+            return None  # what is called depends on the samples
+        shapes_again = {call.name: _shape(call.result, more) for call in again}
+        by_sample = {call.name: _shape(call.result, x) for call in calls}
+        by_sample = {name: shape if shape == shapes_again[name] else None for name, shape in by_sample.items()}
         begins = [call.begin for call in calls if call.name in set(factored)]
         first = min(begins) if begins else len(calls) * 2
         ended = [call for call in calls if call.end < first]
@@ -109,10 +119,10 @@ def find_cut(module: nn.Module, x: Tensor, factored: Iterable[str]) -> Cut | Non
         ]
         if any(call.name in often for call in largest):
             return None  # a part that is called again has more than one result
-        candidates = [call for call in largest if _shape(call.result, x) is not None]
+        candidates = [call for call in largest if by_sample[call.name] is not None]
         for call in sorted(candidates, key=lambda call: -call.end)[:MOST_TRIED]:
-            before = {other.name: other.result for other in largest if other.end <= call.end}
-            shapes = {name: _shape(result, x) for name, result in before.items()}
+            before = [other.name for other in largest if other.end <= call.end]
+            shapes = {name: by_sample[name] for name in before}
             cut = Cut(call.name, tuple(before), shapes, isinstance(call.result, tuple))
             if _is_enough(module, cut, _unwrapped(call.result), x, whole):
                 return cut

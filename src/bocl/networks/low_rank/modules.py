@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from bocl.errors import NetworkError
 from bocl.networks.compact import CONVOLUTIONS
 from bocl.networks.graph import Norm, Source
+from bocl.networks.low_rank.fused import can_fuse, fused
 from bocl.networks.low_rank.plan import FactoredLayer
 from bocl.networks.norms import normalise_batch
 from bocl.networks.products import own_product
@@ -63,29 +64,44 @@ def every_part_called() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-class WithFactors(nn.Module):
+class _InPlaceOf(nn.Module):
+    """A part that stands where ``base`` stood: the code around it may ask for what ``base`` has, such as its weight."""
+
+    def __init__(self, base: nn.Module) -> None:
+        super().__init__()
+        self.base = base
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what this part has, else what ``base`` has."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("base"), name)
+
+
+class WithFactors(_InPlaceOf):
     """A layer with the factors of one task: W x + up (down x), what scales them being part of ``up``."""
 
     def __init__(self, base: nn.Module, layer: FactoredLayer, down: Tensor, up: Tensor) -> None:
-        super().__init__()
-        self.base, self.layer = base, layer
+        super().__init__(base)
+        self.layer = layer
         self.down: Tensor
         self.up: Tensor
         self.register_buffer("down", down)
         self.register_buffer("up", up)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the layer's output."""
-        out: Tensor = self.base(x)
+        out: Tensor = self.base(input)
         layer, down, up = self.layer, self.down, self.up
         if not layer.kernel:
-            return out + F.linear(F.linear(x, down), up)
+            return out + F.linear(F.linear(input, down), up)
         convolve: Any = CONVOLUTIONS[len(layer.kernel)]
-        inner = convolve(x, down, None, layer.stride, layer.padding, layer.dilation)
+        inner = convolve(input, down, None, layer.stride, layer.padding, layer.dilation)
         return out + convolve(inner, up.view(*up.shape, *(1,) * len(layer.kernel)))  # type: ignore[no-any-return]
 
 
-class WithStackedFactors(nn.Module):
+class WithStackedFactors(_InPlaceOf):
     """A layer with the factors of K children; what they read of earlier tasks stands before their own.
 
     read_down (R, in, *kernel), read_up (out, R)  factors of earlier tasks, scaled; None where none are read
@@ -102,13 +118,13 @@ class WithStackedFactors(nn.Module):
         read: tuple[Tensor, Tensor] | None = None,
         gates: Tensor | None = None,
     ) -> None:
-        super().__init__()
-        self.base, self.layer = base, layer
+        super().__init__(base)
+        self.layer = layer
         self.tensors = (down, up, scale, read, gates)  # in a tuple, so that they stay the children's own
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the layer's output for K · n samples."""
-        out: Tensor = self.base(x)
+        x, layer = input, self.layer
         down, up, scale, read, gates = self.tensors
         if read is not None:
             read_down, read_up = read
@@ -116,9 +132,12 @@ class WithStackedFactors(nn.Module):
             down = torch.cat([read_down.expand(len(down), *read_down.shape), down], 1)
             up = torch.cat([read_up.expand(len(up), *read_up.shape), up], 2)
             scale = torch.cat([beta, scale], 1)
+        count = len(down)
+        if can_fuse(self.base, x) and down.shape[1] and len(x) % count == 0:
+            return fused(self.base, x, down, up, scale)
+        out: Tensor = self.base(x)
         if not down.shape[1]:
             return out
-        count, layer = len(down), self.layer
         if not layer.kernel:
             inner = torch.bmm(x.reshape(count, -1, x.shape[-1]), down.mT) * scale.unsqueeze(1)
             return torch.baddbmm(out.view(count, -1, out.shape[-1]), inner, up.mT).view(out.shape)
@@ -142,8 +161,9 @@ class WithOwnNorm(nn.Module):
         for name in ("weight", "bias", "mean", "var"):
             self.register_buffer(name, own.get(name))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the normalised input."""
+        x: Tensor = input
         base: Any = self.base
         if isinstance(base, nn.LayerNorm):
             return F.layer_norm(x, base.normalized_shape, self.weight, self.bias, base.eps)
@@ -152,20 +172,21 @@ class WithOwnNorm(nn.Module):
         return F.batch_norm(x, self.mean, self.var, self.weight, self.bias, False, 0.0, base.eps)
 
 
-class WithStackedNorms(nn.Module):
+class WithStackedNorms(_InPlaceOf):
     """A norm with scales, shifts and statistics of K children: (K, C) each.
 
     owner  the children, which know whether they are in training
     """
 
     def __init__(self, base: nn.Module, own: Mapping[str, Tensor], owner: Any) -> None:
-        super().__init__()
-        self.base, self.own = base, dict(own)
+        super().__init__(base)
+        self.own = dict(own)
         self.owner: Any
         object.__setattr__(self, "owner", owner)  # no submodule
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return the normalised input for K · n samples."""
+        x: Tensor = input
         base: Any = self.base
         weight, bias = self.own.get("weight"), self.own.get("bias")
         count = len(next(iter(self.own.values())))

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -261,3 +262,25 @@ class FactoredNetwork:
     def parameters_by_task(self) -> list[dict[str, int]]:
         """Count what each task stored, by part: shared, heads, attention, norms."""
         return [count_tensors(growth.tensors) for growth in self.growths]
+
+
+def made_up_samples(shape: tuple[int, ...], padding: int | None) -> Tensor:
+    """Return samples (4, *shape) that are the same on every machine: normal numbers, or token ids of several lengths.
+
+    padding  the token id that stands for no token; None where samples are no texts
+    """
+    draws = np.random.RandomState(0)  # the one generator whose numbers NumPy promises to keep
+    if padding is None:
+        return torch.from_numpy(draws.standard_normal((4, *shape)).astype(np.float32))
+    ids = torch.from_numpy(draws.randint(0, 4, (4, *shape), dtype=np.int64))  # small ones, which every vocabulary has
+    lengths = (shape[-1] // torch.arange(1, 5)).clamp(min=1)
+    tokens = torch.arange(shape[-1]) < lengths.unsqueeze(1)
+    return torch.where(tokens, ids + (ids >= padding), padding).int()
+
+
+def alike(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
+    """Whether two tensors differ by at most this share of the second, as lengths of vectors."""
+    if found.shape != wanted.shape:
+        return False
+    found, wanted = found.float().cpu(), wanted.float().cpu()
+    return bool((found - wanted).norm() <= tolerance * wanted.norm())

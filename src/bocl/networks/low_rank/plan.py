@@ -89,20 +89,17 @@ def make_plan(
     groups  {name of a group: pattern of the names of its layers}; none: found by name and depth
     depth   share of the layers, from the end, that may have factors
     head    name of the layer that every task replaces by its own
-    unused  layers that do not take part in what the module computes
+    unused  layers that do not take part in what the module computes: they count for the depth, but get no factors
     """
-    found = {
-        name: part
-        for name, part in module.named_modules()
-        if _can_have_factors(part) and name != head and name not in unused
-    }
+    found = {name: part for name, part in module.named_modules() if _can_have_factors(part) and name != head}
     if not found:
         raise NetworkError(
             f"{type(module).__name__} has no layer that can have low-rank factors: no nn.Linear, and no convolution "
             "with groups=1, besides its head"
         )
     reachable = list(found)[len(found) - max(1, round(depth * len(found))) :]
-    named = _by_pattern(reachable, groups, list(found)) if groups else _by_purpose(found, reachable)
+    named = _by_pattern(reachable, groups, list(found), depth) if groups else _by_purpose(found, reachable)
+    named = [(name, group) for name, group in named if name not in unused]
     names = list(dict.fromkeys(group for _, group in named))
     if groups:
         names = [name for name in groups if name in names]
@@ -118,23 +115,41 @@ def _can_have_factors(part: nn.Module) -> bool:
     return plain and getattr(part, "groups", 1) == 1
 
 
-def _by_pattern(names: Sequence[str], groups: Mapping[str, str], known: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (layer, group) by patterns that the user gave; the first that is found in a layer's name counts."""
+def _by_pattern(
+    names: Sequence[str], groups: Mapping[str, str], known: Sequence[str], depth: float
+) -> list[tuple[str, str]]:
+    """Return (layer, group) by patterns that the user gave; the first that is found in a layer's name counts.
+
+    names  of the layers that ``depth`` lets have factors
+    known  of all layers that can have factors
+    """
     compiled = {}
     for group, pattern in groups.items():
         try:
             compiled[group] = re.compile(pattern)
         except re.error as error:
             raise NetworkError(f"growth.groups.{group} is {shown(pattern)}, which is no pattern: {error}") from error
-    found = []
+    found: dict[str, str] = {}
     for name in names:
         fitting = [group for group, pattern in compiled.items() if pattern.search(name)]
-        found += [(name, group) for group in fitting[:1]]
-    for group, pattern in groups.items():
-        if group not in [other for _, other in found]:
-            hint = did_you_mean(pattern, known)
-            raise NetworkError(f"growth.groups.{group}: no layer is named like {shown(pattern)}{hint}")
-    return found
+        if fitting:
+            found[name] = fitting[0]
+    for group in [name for name in groups if name not in found.values()]:
+        fits = [name for name in known if compiled[group].search(name)]
+        taken = [name for name in fits if name in found]
+        begin = f"growth.groups.{group}: "
+        if taken:
+            raise NetworkError(
+                f"{begin}'{taken[0]}' is in the group '{found[taken[0]]}' already, because the first pattern that fits "
+                f"a layer counts; put {shown(groups[group])} before it, or make the patterns differ"
+            )
+        if fits:
+            raise NetworkError(
+                f"{begin}growth.depth = {depth:g} leaves out '{fits[0]}', and all others that are named like "
+                f"{shown(groups[group])}; raise it"
+            )
+        raise NetworkError(f"{begin}no layer is named like {shown(groups[group])}{did_you_mean(groups[group], known)}")
+    return list(found.items())
 
 
 def _by_purpose(found: Mapping[str, nn.Module], reachable: Sequence[str]) -> list[tuple[str, str]]:
