@@ -16,7 +16,8 @@ def pick_command(
     run: Run,
     widths: Annotated[str | None, typer.Option(help="The units it added, separated by commas.")] = None,
     reads: Annotated[
-        str | None, typer.Option(help="With --widths: what it reads, as bocl show --task says: first, near, all, own, base.")
+        str | None,
+        typer.Option(help="With --widths: what it reads, as in bocl show --task: first, near, all, own, base."),
     ] = None,
     alpha: Alpha = None,
     budget: Budget = None,
