@@ -114,6 +114,13 @@ def test_a_run_of_whole_copies_is_recorded_and_audited(tmp_path):
     assert [task.widths for task in summarise(folder).tasks] == [(0,), (0,), (0,)]
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_whole_copies_are_audited_however_tasks_would_grow(form, tmp_path):
+    run(config(form, method="independent"), tmp_path / "run", device="cpu")
+    assert [task.canaries for task in audit(tmp_path / "run", device="cpu", trust=True).tasks] == [0.0, 0.0, 0.0]
+    assert len(load_run(tmp_path / "run", device="cpu", trust=True).seen) == 3
+
+
 def test_an_audit_finds_a_base_that_is_not_the_one_recorded(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     run(config("low-rank"), folder, device="cpu")

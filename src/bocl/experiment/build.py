@@ -22,6 +22,7 @@ from bocl.methods.method import Learner
 from bocl.networks.graph import Graph
 from bocl.networks.growing import Base, grows_in, pretrained_base
 from bocl.networks.library import NETWORKS, make_network
+from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.published import PUBLISHED, find_weights, load_weights
 from bocl.networks.trace import trace
 from bocl.records.prior_trials import read_prior_trials
@@ -119,7 +120,19 @@ def build_base(config: Config, data: str | None = None, device: str = "cpu") -> 
     settings = config.network
     if not settings.keeps_weights:
         return build_network(settings)
-    return pretrained_base(build_pretrained(settings, data), config.growth, resolve_device(device))
+    return _pretrained_base(build_pretrained(settings, data), config, device)
+
+
+def _pretrained_base(module: nn.Module, config: Config, device: str) -> Base:
+    """Return a trained module as what the method of a config starts from."""
+    if _copies_module(config):
+        return Backbone(module, None, resolve_device(device))
+    return pretrained_base(module, config.growth, resolve_device(device))
+
+
+def _copies_module(config: Config) -> bool:
+    kind: type[Learner] = METHODS[config.method].load()
+    return kind.copies_module
 
 
 def pretrained(name: str, data: str | None = None, **arguments: Any) -> nn.Module:
@@ -136,18 +149,19 @@ def pretrained(name: str, data: str | None = None, **arguments: Any) -> nn.Modul
 def base_of(module: nn.Module, config: Config, device: str) -> Base:
     """Return what tasks grow from, for a module that was given as an object."""
     if config.network.keeps_weights:
-        return pretrained_base(module, config.growth, resolve_device(device))
+        return _pretrained_base(module, config, device)
     return trace(module)
 
 
 def module_to_load(config: Config, *, trust: bool, given: nn.Module | None = None) -> nn.Module | None:
-    """Return the module that a saved learner of low-rank growth adapts; None where it can be made without the user.
+    """Return the module that a saved learner adapts or copies; None where it can be made without the user.
 
     trust  whether a function of the user's may be run
     given  the module itself, where a run was given an object
     """
     settings = config.network
-    if config.growth.form != "low-rank" or settings.build in NETWORKS:
+    needed = settings.keeps_weights and (config.growth.form == "low-rank" or _copies_module(config))
+    if not needed or settings.build in NETWORKS:
         return None
     if settings.build == OWN_NETWORK and given is None:
         raise InputError("the run adapts a module that was given as an object; give it again, with network=")

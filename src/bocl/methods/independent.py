@@ -36,6 +36,7 @@ class Independent(Learner):
 
     name: ClassVar[str] = "independent"
     forgets: ClassVar[bool] = False
+    copies_module: ClassVar[bool] = True
     network: SeparateNetworks | WholeModules
 
     def __init__(

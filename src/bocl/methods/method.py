@@ -133,6 +133,7 @@ class Learner:
     name: ClassVar[str]
     forgets: ClassVar[bool]
     if_out_of_memory: ClassVar[str] = "a smaller recipe.batch_size or network"
+    copies_module: ClassVar[bool] = False  # whether of a pretrained module every task has a copy, however tasks grow
     network: Network
 
     graph: Graph | Backbone

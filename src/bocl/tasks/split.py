@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bocl.checks import PositiveInt, checked
 from bocl.errors import DataError
 from bocl.seeding import seed_for
 from bocl.tasks.cifar100 import load_cifar100
@@ -80,6 +81,7 @@ def split_cifar100(
             f"{tasks} tasks of {classes} classes cannot be made from CIFAR-100's {CIFAR100_CLASSES} classes; "
             f"take one task or more, two classes or more, and at most {CIFAR100_CLASSES} classes in all"
         )
+    each = checked("each", each, PositiveInt | None)
     if each is not None and not 2 <= each <= CIFAR100_TRAINING:
         raise DataError(
             f"each is {each}; CIFAR-100 has {CIFAR100_TRAINING} training images of a class: give 2 to as many"
