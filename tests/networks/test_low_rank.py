@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from math import prod
 
 import numpy as np
 import pytest
@@ -271,7 +272,8 @@ def test_counts_are_those_of_the_tensors_for_one_point_and_for_many(name, norms)
             assert sum(count_tensors(growth.tensors).values()) == count == space.count_all(point)
         by_group = space.count_by_group(points)
         for group in range(points.shape[1]):
-            per_rank = sum(layer.per_rank for layer in network.graph.plan.of_group(group))
+            layers = [layer for layer in network.graph.plan.layers if layer.group == group]
+            per_rank = sum(layer.inputs * prod(layer.kernel) + layer.outputs for layer in layers)
             assert (by_group[:, group] == per_rank * points[:, group]).all()
 
 
@@ -299,8 +301,9 @@ def test_groups_are_found_by_purpose_and_depth():
 def test_groups_of_ones_own_are_patterns():
     backbone = factored("vision", groups={"queries": r"qkv$", "rest": r"mlp\.0|proj"}).graph
     assert [group.name for group in backbone.groups] == ["queries", "rest"]
-    assert {layer.name.rpartition(".")[2] for layer in backbone.plan.of_group(0)} == {"qkv"}
-    assert len(backbone.plan.of_group(1)) == 6
+    layers = [(layer.group, layer.name.rpartition(".")[2]) for layer in backbone.plan.layers]
+    assert {name for group, name in layers if group == 0} == {"qkv"}
+    assert [group for group, _ in layers].count(1) == 6
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ from bocl.networks.norms import normalise_batch
 from bocl.networks.products import own_product
 
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_BATCH_NORMS = NORMS[2:]
 
 
 def copied(module: nn.Module) -> nn.Module:
@@ -227,8 +226,3 @@ def own_tensors(norm: nn.Module) -> dict[str, Tensor]:
     named = {"weight": "weight", "bias": "bias", "running_mean": "mean", "running_var": "var"}
     found = {short: getattr(norm, name, None) for name, short in named.items()}
     return {name: tensor.detach() for name, tensor in found.items() if isinstance(tensor, Tensor)}
-
-
-def is_batch_norm(part: nn.Module) -> bool:
-    """Whether a part keeps running statistics."""
-    return isinstance(part, _BATCH_NORMS)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Literal
 
 from torch import nn
@@ -58,11 +57,6 @@ class FactoredLayer:
     dilation: tuple[PositiveInt, ...] = ()
 
     @property
-    def per_rank(self) -> int:
-        """How many parameters one more rank takes."""
-        return self.inputs * prod(self.kernel) + self.outputs
-
-    @property
     def down(self) -> Layer:
         """The factor that reads the layer's input, as a layer of a graph."""
         sizes = (self.kernel, self.stride, self.padding, self.dilation)
@@ -75,10 +69,6 @@ class Plan:
 
     layers: tuple[FactoredLayer, ...]
     groups: tuple[Group, ...]
-
-    def of_group(self, group: int) -> list[FactoredLayer]:
-        """Return the layers of a group."""
-        return [layer for layer in self.layers if layer.group == group]
 
 
 def make_plan(
