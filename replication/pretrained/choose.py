@@ -1,6 +1,7 @@
 """Which learning rate each system takes: the one with the best validation accuracy in the runs of ``tune-*.toml``.
 
-python -m replication.pretrained.choose RECORDS    prints SYSTEM RATE in lines, and writes all scores to tuning.json
+python -m replication.pretrained.choose RECORDS    adds the scores of these runs to tuning.json, and prints for every
+                                                   system there its best rate
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ def main() -> None:
     """Choose, print and write."""
     found = scores(Path(sys.argv[1]))
     known = json.loads(PLACE.read_text(encoding="utf-8")) if PLACE.exists() else {}
-    PLACE.write_text(json.dumps(known | found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    for of_preset in found.values():
-        for system, rate in best(of_preset).items():
+    merged = known | {preset: known.get(preset, {}) | scored for preset, scored in found.items()}
+    PLACE.write_text(json.dumps(merged, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    for preset in found:
+        for system, rate in best(merged[preset]).items():
             print(system, rate)
 
 
