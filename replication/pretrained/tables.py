@@ -39,12 +39,20 @@ SEEDS = 4
 
 @dataclass(frozen=True)
 class Run:
-    """What is told of one run: average test accuracy, parameters that a task adds on average, samples and seconds."""
+    """What is told of one run.
+
+    accuracy  average test accuracy
+    added     parameters that a task adds on average
+    samples   shown to all children
+    alone     tasks after the first that read no earlier one
+    tasks     tasks after the first
+    """
 
     accuracy: float
     added: float
     samples: float
-    seconds: float
+    alone: int = 0
+    tasks: int = 0
 
 
 ByStream = dict[str, dict[str, dict[int, Run]]]  # stream: system: seed
@@ -53,7 +61,8 @@ ByStream = dict[str, dict[str, dict[int, Run]]]  # stream: system: seed
 def _told(run: RunSummary) -> Run:
     figures = run.figures()
     added = (figures["parameters"] - run.sessions[0].base_stored) / len(run.tasks)
-    return Run(figures["accuracy"], added, figures["samples"], figures["seconds"])
+    later = run.tasks[1:]
+    return Run(figures["accuracy"], added, figures["samples"], sum(not task.reads for task in later), len(later))
 
 
 @cache
@@ -66,9 +75,7 @@ def all_runs() -> ByStream:
     for file in sorted(HERE.glob("adalora*.json")):
         for entry in json.loads(file.read_text(encoding="utf-8"))["runs"]:
             accuracy, added = (fmean(task[key] for task in entry["tasks"]) for key in ("test", "parameters"))
-            seconds = sum(task["seconds"] for task in entry["tasks"])
-            told = Run(accuracy, added, 0.0, seconds)
-            found["text-sections"].setdefault("adalora", {})[entry["seed"]] = told
+            found["text-sections"].setdefault("adalora", {})[entry["seed"]] = Run(accuracy, added, 0.0)
     return found
 
 
@@ -140,7 +147,12 @@ def verdicts(stream: str) -> list[str]:
         ahead = _spread(own, lambda run: run.accuracy).mean - level
         words = f"{points(ahead)} points to fixed ranks of the same size (between those that were run)"
         found.append((words, ahead >= 0))
-    return [f"- {words}: **{'met' if met else 'missed'}**" for words, met in found]
+    alone = sum(run.alone for run in own.values())
+    tasks = sum(run.tasks for run in own.values())
+    return [
+        *(f"- {words}: **{'met' if met else 'missed'}**" for words, met in found),
+        f"- `bocl` reads no earlier task in {alone} of {tasks} tasks that could read one",
+    ]
 
 
 def fixed_ranks_at(stream: str, added: float) -> float | None:
