@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -56,14 +57,14 @@ def network(kind: str) -> nn.Module:
     return NETWORKS[kind]()
 
 
-def make(name: str, network: nn.Module, seed: int = 0) -> Any:
+def make(name: str, network: nn.Module, seed: int = 0, recipe: Recipe = RECIPE) -> Any:
     """Return a method with settings small enough for a test."""
     kind = METHODS[name].load()
     own = {"fixed": FixedSettings(2), "rcl": RCLSettings(trials=2)}
     options = {"settings": own[name]} if name in own else {}
     if "search" in inspect.signature(kind).parameters:
         options["search"] = SearchSettings("random", trials=2, warm_points=1, bounds=2, round_size=2)
-    return kind(network, recipe=RECIPE, seed=seed, device="cpu", **options)
+    return kind(network, recipe=recipe, seed=seed, device="cpu", **options)
 
 
 def samples(task: int, classes: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -135,6 +136,36 @@ def test_it_learns_an_easy_task_from_training_samples_alone(method, kind):
     assert right.double().mean() > least
     assert learned[2].validation_accuracy > least
     assert all(0 <= entry.validation_accuracy <= 1 for entry in learned)
+
+
+def test_it_trains_with_averaged_weights_and_changed_images(method):
+    plain, learned = learnt(method, "cnn", tasks=2)
+    changes = {"average": "last", "average_share": 0.5, "augment": "flip"}
+    learner = make(method, NETWORKS["cnn"](), recipe=replace(RECIPE, **changes))
+    averaged, first = [learner.learn(stream()[0])], stream().test_split(0).raw
+    before = learner.predict(first, task=0)
+    averaged.append(learner.learn(stream()[1]))
+    for entry, other in zip(averaged, learned, strict=True):
+        assert entry.validation_accuracy > 0.3
+        assert entry.widths == other.widths or method not in ("fixed", "frozen", "independent", "pgn", "sn")
+    assert learner.forgets or torch.equal(learner.predict(first, task=0), before)
+    assert not torch.equal(plain.predict(first, task=0), before), "the settings do not reach the training"
+
+
+def test_validation_samples_are_trained_on_only_where_the_recipe_says_so(method):
+    def trained(recipe: Recipe, shift: float) -> dict[str, torch.Tensor]:
+        task = stream()[0]
+        moved = replace(task, validation=replace(task.validation, raw=task.validation.raw + shift))
+        learner = make(method, NETWORKS["mlp"](), recipe=recipe)
+        learner.learn(moved)
+        return learner.state().tensors
+
+    short = replace(RECIPE, epochs=1)
+    for recipe, same in ((short, True), (replace(short, use_validation=True), False)):
+        one, other = trained(recipe, 0.0), trained(recipe, 0.1)
+        weights = [name for name in one if name.endswith("head/weight") or "head" in name]
+        assert weights
+        assert all(torch.equal(one[name], other[name]) for name in weights) == same
 
 
 def test_its_validation_accuracy_is_that_of_its_predictions(method, kind):

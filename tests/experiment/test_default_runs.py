@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from experiment_examples import SMALL, Stopped
+from experiment_examples import SMALL, Stopped, another_child
 
 from bocl.errors import FolderError
 from bocl.experiment.audit import audit
@@ -101,6 +101,17 @@ def test_a_run_whose_bounds_give_way_resumes_in_every_round(tmp_path, stop_befor
     assert tuple(record["bounds"]) == tasks[1].bounds
     assert any(bound > 2 for bound in tasks[1].bounds)
     assert all(width <= bound for width, bound in zip(tasks[1].widths, tasks[1].bounds, strict=True))
+
+
+def test_a_run_that_ends_a_task_with_all_samples_resumes_in_every_round(tmp_path, stop_before):
+    config = ours("recipe.use_validation=true", "recipe.average=last", "stream.tasks=2")
+    tasks = check_resumed(config, tmp_path, stop_before)
+    purposes = [record["purpose"] for record in records(tmp_path / "whole", "round")]
+    assert purposes.count("final") == len(tasks)
+    audit(tmp_path / "whole")
+    other = another_child(tasks[-1])
+    pick(tmp_path / "whole", other.widths, reads=other.reads)
+    audit(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_unit
 from bocl.networks.stamped import duplicated, trainable
 from bocl.networks.trace import trace
 from bocl.records.events import RoundStarted, ignore_events
-from bocl.training.batches import task_to_device
+from bocl.training.batches import Batch, task_to_device
 from bocl.training.recipe import Recipe
 from bocl.training.steps import batch_losses
 
@@ -83,7 +83,9 @@ def test_l1_is_a_coefficient_of_the_loss_whatever_the_optimiser(recipe):
     head = den._all_of(tensors, "head/")
     trained = train_some(learner, tensors, recipe, head, Penalties(l1=l1))
     network = trainable(learner.graph, trained, learner.graph.widths, "cpu")
-    batch_losses(network, task_to_device(hard_stream()[0], 0, "cpu"), torch.arange(26), "float32").sum().backward()
+    batch_losses(
+        network, task_to_device(hard_stream()[0], 0, "cpu"), Batch(torch.arange(26)), "float32"
+    ).sum().backward()
     weight, slope = trained["head/weight"], network.parameters["head/weight"].grad[0]
     assert (weight == 0).sum() > 5
     torch.testing.assert_close(slope[weight != 0], -l1 * weight[weight != 0].sign(), rtol=0, atol=0.05 * l1)

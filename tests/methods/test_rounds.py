@@ -85,7 +85,7 @@ def test_a_round_beyond_the_memory_limit_is_trained_in_parts(network, monkeypatc
     assert sizes == [5]
     one = grow(network, WIDTHS[:1], 3, seeds=[0], pad_to=(4, 4))
     data = task_to_device(hard_stream()[1], 1, "cpu")
-    limit = 2.5 * training_bytes(one, data, 16) / 1e9
+    limit = 2.5 * training_bytes(one, data, Recipe(batch_size=16)) / 1e9
     sizes.clear()
     parts = small_round(network, WIDTHS, memory_gb=limit)
     assert sizes == [1, 2, 2, 1], "one to measure, then the parts"
@@ -97,7 +97,8 @@ def test_memory_grows_with_batch_and_padding_and_not_with_anything_else(network)
     data = task_to_device(hard_stream()[1], 1, "cpu")
 
     def needed(batch, pad):
-        return training_bytes(network.grow([(1, 1)], 3, seeds=[0], pad_to=(pad, pad)), data, batch)
+        children = network.grow([(1, 1)], 3, seeds=[0], pad_to=(pad, pad))
+        return training_bytes(children, data, Recipe(batch_size=batch))
 
     assert needed(16, 4) == needed(16, 4)
     assert needed(4, 4) < needed(16, 4) < needed(16, 32)
@@ -107,7 +108,7 @@ def test_memory_grows_with_batch_and_padding_and_not_with_anything_else(network)
 
 def test_asking_how_much_memory_training_takes_keeps_none(network):
     data = task_to_device(hard_stream()[1], 1, "cpu")
-    training_bytes(network.grow([(1, 1)], 3, seeds=[0], pad_to=(4, 4)), data, 16)
+    training_bytes(network.grow([(1, 1)], 3, seeds=[0], pad_to=(4, 4)), data, Recipe(batch_size=16))
     of_samples = data.train.inputs.untyped_storage().data_ptr()
     tensors = [found for found in gc.get_objects() if type(found) is torch.Tensor and found.layout == torch.strided]
     assert [found for found in tensors if found.untyped_storage().data_ptr() == of_samples] == [data.train.inputs]

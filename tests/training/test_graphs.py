@@ -16,7 +16,7 @@ from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
 from bocl.tasks.arrays import from_arrays
-from bocl.training.batches import DeviceSplit, DeviceTask
+from bocl.training.batches import Batch, DeviceSplit, DeviceTask
 from bocl.training.gpu_lock import holding_gpu
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
@@ -42,9 +42,10 @@ def gpu_children(count):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
-def test_a_captured_training_is_the_eager_one(optimiser):
-    recipe = replace(RECIPE, optimiser=optimiser)
+@pytest.mark.parametrize("change", [{"average": "last"}, {"average": "exponential", "average_share": 0.2}, {}])
+@pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw"])
+def test_a_captured_training_is_the_eager_one(optimiser, change):
+    recipe = replace(RECIPE, optimiser=optimiser, **change)
     captured, eager = gpu_children(3), gpu_children(3)
     fits = [train(captured, [on_gpu()], recipe, seed=0), train(eager, [on_gpu()], recipe, seed=0, graphed=False)]
     assert fits[0] == fits[1]
@@ -105,7 +106,7 @@ def test_the_host_has_its_say_in_every_captured_step():
     assert isinstance(step, GraphedStep)
     before = len(told)
     for _ in range(5):
-        step(on_gpu(), torch.arange(16), 0.05)
+        step(on_gpu(), Batch(torch.arange(16)), 0.05)
     assert len(told) == before + 5
 
 

@@ -17,6 +17,7 @@ KINDS = {
     "sgd": ("SGD", {"weight_decay": 0.01}),
     "momentum": ("SGD", {"weight_decay": 0.01, "momentum": 0.9}),
     "adam": ("Adam", {"weight_decay": 0.01}),
+    "adamw": ("Adam", {"weight_decay": 0.01, "decoupled_weight_decay": True}),
 }
 
 
@@ -50,6 +51,17 @@ def test_every_bit_is_that_of_pytorch(kind: str, fused: bool | None) -> None:
             assert torch.equal(own, other)
             assert own.requires_grad
             assert own.is_leaf
+
+
+def test_adamw_is_that_of_pytorch() -> None:
+    ours, theirs = tensors(), tensors()
+    mine = optimisers.Adam(ours, RATE, weight_decay=0.01, decoupled_weight_decay=True)
+    reference = torch.optim.AdamW(theirs, RATE, weight_decay=0.01)
+    for step in range(3):
+        for parameters, optimiser in ((ours, mine), (theirs, reference)):
+            give_gradients(parameters, step, without=None)
+            optimiser.step()
+    assert all(map(torch.equal, ours, theirs))
 
 
 def test_training_loads_no_compiler() -> None:

@@ -22,6 +22,7 @@ from bocl.training.trainer import Training, train
 
 SGD = Recipe("sgd", learning_rate=0.05, batch_size=16, epochs=6, schedule="cosine")
 ADAM = replace(SGD, optimiser="adam", learning_rate=0.02)
+AVERAGED = [replace(ADAM, average="last", average_share=0.5), replace(SGD, average="exponential", patience=4)]
 
 MODULES = {
     "mlp": lambda: mlp(4, [6], 3),
@@ -45,7 +46,7 @@ def grown(widths, module=None):
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("recipe", [SGD, ADAM, replace(SGD, patience=2), replace(SGD, momentum=0.0)])
+@pytest.mark.parametrize("recipe", [SGD, ADAM, replace(SGD, patience=2), replace(SGD, momentum=0.0), *AVERAGED])
 def test_a_training_that_pauses_has_the_bits_of_one_that_does_not(module, recipe):
     plain, paused = (children(3, module=MODULES[module]()) for _ in range(2))
     wanted = train(plain, [easy_task()], recipe, seed=4)
@@ -59,7 +60,7 @@ def test_a_training_that_pauses_has_the_bits_of_one_that_does_not(module, recipe
 
 
 @pytest.mark.parametrize("module", ["mlp", "batch norm", "masks"])
-@pytest.mark.parametrize("recipe", [SGD, ADAM, replace(ADAM, patience=3)])
+@pytest.mark.parametrize("recipe", [SGD, ADAM, replace(ADAM, patience=3), *AVERAGED])
 def test_who_stays_takes_the_steps_it_would_have_taken(module, recipe):
     """Up to rounding: a product of fewer children may add up in another order."""
     widths = [(1, 0), (4, 2), (0, 3), (2, 4), (3, 1)]
@@ -201,7 +202,7 @@ def test_training_ends_when_all_that_stay_are_out_of_patience():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("recipe", [SGD, ADAM, replace(ADAM, patience=3)])
+@pytest.mark.parametrize("recipe", [SGD, ADAM, replace(ADAM, patience=3), *AVERAGED])
 def test_captured_trainings_that_take_turns_do_not_disturb_each_other(recipe):
     """Trainings of one shape share a captured step; each pause takes everything out of it."""
     recipe, task, cache = replace(recipe, precision="float32"), on_gpu(), StepCache()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from training_examples import children, easy_task, state_of
 
+from bocl.training.batches import Batch
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.steps import batch_losses
@@ -31,7 +32,7 @@ def pull_to_zero(strength):
 def test_it_comes_to_rest_where_the_gradient_of_the_whole_objective_is_zero(name):
     network, task = children(dtype=torch.float64), easy_task(dtype=torch.float64)
     train(network, [task], RECIPES[name], seed=0, hooks=Hooks(proximal=pull_to_zero(0.05)))
-    loss = batch_losses(network, task, torch.arange(60), "float32").sum()
+    loss = batch_losses(network, task, Batch(torch.arange(60)), "float32").sum()
     of_loss = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(network.parameters.values()))])
     of_term = torch.cat([0.05 * parameter.detach().flatten() for parameter in network.parameters.values()])
     assert of_term.norm() > 0.05

@@ -58,8 +58,13 @@ def test_all_problems_are_told_at_once():
         Recipe(learning_rate=-1, epochs=0)
 
 
+def test_validation_samples_cannot_stop_a_training_and_be_part_of_it():
+    with pytest.raises(ConfigError, match=r"recipe\.patience is 2.*recipe\.use_validation"):
+        Recipe(patience=2, use_validation=True)
+
+
 def test_a_misspelt_word_is_answered_with_the_right_ones():
-    with pytest.raises(ConfigError, match="it must be 'adam' or 'sgd'"):
+    with pytest.raises(ConfigError, match="it must be 'adam', 'sgd' or 'adamw'"):
         Recipe(optimiser="sdg")
 
 

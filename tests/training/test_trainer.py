@@ -15,6 +15,7 @@ from bocl.networks.plain import PlainNetwork
 from bocl.networks.trace import trace
 from bocl.seeding import seed_for
 from bocl.training import trainer
+from bocl.training.batches import Batch
 from bocl.training.hooks import Hooks
 from bocl.training.recipe import Recipe
 from bocl.training.steps import batch_losses
@@ -121,8 +122,8 @@ def test_the_loss_weighs_classes():
     logits = network(task.train.inputs[batch], 0)
     each = -logits.log_softmax(2)[:, torch.arange(4), task.train.labels[batch]]
     wanted = (each * torch.tensor([0.5, 1, 4, 1])).mean(1)
-    torch.testing.assert_close(batch_losses(network, weighted, batch, "float32"), wanted)
-    torch.testing.assert_close(batch_losses(network, task, batch, "float32"), each.mean(1))
+    torch.testing.assert_close(batch_losses(network, weighted, Batch(batch), "float32"), wanted)
+    torch.testing.assert_close(batch_losses(network, task, Batch(batch), "float32"), each.mean(1))
 
 
 def test_classes_of_weight_one_change_no_bit():

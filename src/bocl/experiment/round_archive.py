@@ -59,7 +59,7 @@ class RoundArchive:
             on_halving(children_at_once)
 
         children = self._trainer(asked, network, data, callback, halve)
-        if asked.purpose == "base" and all(child.failure for child in children):
+        if asked.purpose in ("base", "final") and all(child.failure for child in children):
             return children  # this ends the run; the next start tries again
         facts = {
             "task": self._task,
@@ -143,7 +143,8 @@ def reads_of_child(store: RunStore, task: TaskRecord, number: int) -> tuple[int,
 def _round_of(store: RunStore, task: int, trials: Sequence[Trial], number: int) -> tuple[RoundRecord, int]:
     """Return the round of a trial, and its place there."""
     rounds = store.log.rounds.get(task, [])
-    children = [(entry, at) for entry in rounds for at in range(len(entry.widths))][-len(trials) :]
+    searched = [entry for entry in rounds if entry.purpose != "final"]
+    children = [(entry, at) for entry in searched for at in range(len(entry.widths))][-len(trials) :]
     if len(children) == len(trials):
         entry, at = children[number]
         if entry.widths[at] == trials[number].widths:

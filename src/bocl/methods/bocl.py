@@ -56,6 +56,7 @@ class BOCL(GrowingLearner):
 
     name: ClassVar[str] = "bocl"
     if_out_of_memory: ClassVar[str] = "smaller search.bounds, search.round_size or recipe.batch_size"
+    chooses = True
     remembers: ClassVar[bool] = True  # what a search tried is data for later ones
 
     def __init__(
@@ -96,7 +97,8 @@ class BOCL(GrowingLearner):
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
         """Search, train, keep the best child."""
         found = self._grow(data, callback, trainer)
-        learned = self._commit(task, found.growth, data)
+        growth, effort = self._on_all_samples(task, data.index, found.growth, found.seed, callback, trainer)
+        learned = self._commit(task, growth, data)
         accuracies = [trial.accuracy for trial in found.trials if not trial.failed]
         best = max(accuracies, default=learned.validation_accuracy)
         warn_if_missed(task, best, target=self.goal.target, tolerance=self._tolerance is not None)
@@ -109,7 +111,7 @@ class BOCL(GrowingLearner):
             bounds=found.bounds,
             widened=found.widened,
             difficulty=found.difficulty,
-            effort=found.effort,
+            effort=found.effort + effort,
             diagnostics=found.diagnostics,
         )
 
@@ -147,7 +149,7 @@ class BOCL(GrowingLearner):
         if fresh and (tolerance is None or not candidates.own_network(problem)):
             base = candidates.train_base("base")
             check_trained(base.fit.accuracy, data.name, base.failure)
-            return Expansion(base.growth, effort=base.fit.effort)
+            return Expansion(base.growth, rounds.base(base.growth.widths).seeds[0], effort=base.fit.effort)
         # M_t compares with a fresh network; beside a pretrained one that says nothing.
         difficulty = not fresh and not self.network.pretrained and wants_difficulty(self.searcher, self.search)
         return expand(candidates, problem, self.search, self.searcher, difficulty=difficulty)

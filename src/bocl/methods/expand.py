@@ -42,6 +42,7 @@ class Expansion:
     """How the search for one task ended."""
 
     growth: Growth  # of the winner
+    seed: int  # of its first weights
     trials: tuple[Trial, ...] = ()  # every child, those that are always candidates first
     difficulty: float = math.nan  # where it was measured
     limit: Limit = ""  # what kept it from growing further
@@ -99,6 +100,7 @@ def expand(
     diagnostics = searcher.diagnostics() if isinstance(searcher, Explains) else None
     return Expansion(
         winner.growth,
+        candidates.seed_of(list(candidates.trained).index(point)),
         tuple(candidates.trials),
         problem.difficulty,
         _limit(problem, point),
@@ -189,6 +191,10 @@ class Candidates:
         point = self.space.point(base, "own")
         return [point] if problem.allowed(np.array([point], dtype=np.int64))[0] else []
 
+    def seed_of(self, number: int) -> int:
+        """Return the seed of the first weights of child ``number``."""
+        return seed_for(self._rounds.seed, "child", self._rounds.task, number)
+
     def train_base(self, purpose: str) -> TrainedChild:
         """Train a fresh base network, which is no trial."""
         asked = self._rounds.base(self._network.graph.widths, purpose)
@@ -203,7 +209,7 @@ class Candidates:
         trials  most that the search may make; 0 outside the search
         """
         first = len(self.trials)
-        seeds = [seed_for(self._rounds.seed, "child", self._rounds.task, first + at) for at in range(len(points))]
+        seeds = [self.seed_of(first + at) for at in range(len(points))]
         parted = [self.space.parted(point) for point in points]
         widths, reads = [widths for widths, _ in parted], [choice.reads for _, choice in parted]
         pad_to = padding(widths, self.problem.bounds[: self.problem.groups])

@@ -98,9 +98,19 @@ class Fixed(GrowingLearner):
         children = trainer(asked, self.network, data, callback)
         trained = [child for child in children if not child.failure] or children
         best = max(trained, key=lambda child: child.fit.accuracy)
+        seed = asked.seeds[children.index(best)]
         check_trained(best.fit.accuracy, task.name, best.failure)
         effort = sum((child.fit.effort for child in children), start=Effort())
-        return replace(self._commit(task, best.growth, data), effort=effort)
+        growth = best.growth
+        if self.chooses:
+            growth, more = self._on_all_samples(task, data.index, growth, seed, callback, trainer)
+            effort += more
+        return replace(self._commit(task, growth, data), effort=effort)
+
+    @property
+    def chooses(self) -> bool:  # type: ignore[override]
+        """Whether there are several children to choose from."""
+        return self.settings.children > 1
 
     def check_budget(self, classes: int) -> None:
         """Refuse a budget that the tasks to come, of as many classes, exceed even if nothing grows."""

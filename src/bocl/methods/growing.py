@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from bocl.checks import checked
 from bocl.errors import ConfigError
+from bocl.methods.failures import check_trained
 from bocl.methods.method import Learned, Learner
+from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph
 from bocl.networks.growing import Base, GrowingNetwork, pretrained_base
@@ -15,11 +17,13 @@ from bocl.networks.growth import Growth, GrowthSettings, count_tensors
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.low_rank.network import FactoredNetwork
 from bocl.networks.pretrained import Pretrained
-from bocl.tasks.task import Task
-from bocl.training.batches import DeviceTask
+from bocl.records.events import Callback, RoundStarted
+from bocl.tasks.task import Task, with_validation
+from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
+from bocl.training.trainer import Effort
 from bocl.widths import Widths
 
 
@@ -57,6 +61,23 @@ class GrowingLearner(Learner):
             self.network = FactoredNetwork(self.graph)
         else:
             self.network = ExpandableNetwork(self.graph, growth, self.device, pretrained=pretrained, base=base)
+
+    def _on_all_samples(
+        self, task: Task, index: int, growth: Growth, seed: int, callback: Callback, trainer: RoundTrainer
+    ) -> tuple[Growth, Effort]:
+        """Train the growth that was chosen once more, on the validation samples too, where the recipe says so.
+
+        seed  of the first weights of the one that was chosen
+        """
+        if not self.recipe.use_validation:
+            return growth, Effort()
+        data = task_to_device(with_validation(task), index, self.device)
+        rounds = RoundMaker(index, data.classes, self.recipe, self.seed)
+        asked = rounds.children("final", [growth.widths], [seed], pad_to=growth.widths, reads=[growth.reads])
+        callback(RoundStarted(asked.purpose, asked.widths))
+        (child,) = trainer(asked, self.network, data, callback)
+        check_trained(child.fit.accuracy, task.name, child.failure)
+        return child.growth, child.fit.effort
 
     def _commit(self, task: Task, growth: Growth, data: DeviceTask) -> Learned:
         """Keep a winner, scored once more in compact form, the form it will predict in."""

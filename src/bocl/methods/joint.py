@@ -21,7 +21,7 @@ from bocl.networks.plain import PlainNetwork
 from bocl.records.events import Callback
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
-from bocl.training.batches import DeviceTask, task_to_device
+from bocl.training.batches import DeviceTask
 from bocl.training.recipe import Recipe
 from bocl.wording import counted
 
@@ -52,7 +52,7 @@ class Joint(Learner):
         if len(self.data) != len(self.seen):
             before = counted(len(self.seen), "task")
             raise DataError(f"joint training needs the data of the {before} learnt before; call recall()")
-        tasks = [*(task_to_device(each, index, self.device) for index, each in enumerate(self.data)), data]
+        tasks = [*(self.to_learn_from(each, index) for index, each in enumerate(self.data)), data]
         stored = self.parameters() if self.seen else dict.fromkeys(PARTS, 0)
         network = PlainNetwork(self.graph, device=self.device)
         for each in tasks:

@@ -37,7 +37,7 @@ from bocl.records.interrupts import held_back
 from bocl.records.record import Diagnostics, Limit, Trial
 from bocl.tasks.labels import Label
 from bocl.tasks.samples import checked_labels
-from bocl.tasks.task import Task
+from bocl.tasks.task import Task, with_validation
 from bocl.tasks.texts import TextFormat, are_texts
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
@@ -128,11 +128,13 @@ class Learner:
     name              as in ``method_table.py``
     forgets           whether learning a task may change what earlier tasks compute with
     if_out_of_memory  what a user can make smaller
+    chooses           whether it chooses among trained networks by validation samples
     """
 
     name: ClassVar[str]
     forgets: ClassVar[bool]
     if_out_of_memory: ClassVar[str] = "a smaller recipe.batch_size or network"
+    chooses: bool = False
     copies_module: ClassVar[bool] = False  # whether of a pretrained module every task has a copy, however tasks grow
     network: Network
 
@@ -169,7 +171,7 @@ class Learner:
             check_text(task, self.text, self.seen)
             check_task(self.graph, task, self.seen)
             self.check_budget(task.classes)
-            data = task_to_device(task, len(self.seen), self.device)
+            data = self.to_learn_from(task, len(self.seen))
             learned = self._learn(task, data, listener, trainer or LocalTrainer())
             self.seen.append(SeenTask.of(task))
             self.text = task.text
@@ -190,6 +192,11 @@ class Learner:
             if words := growth_words(learned, started.index):
                 display.say(below_task(started, words))
         return learned
+
+    def to_learn_from(self, task: Task, index: int) -> DeviceTask:
+        """Return a task's samples on the device; all of them to train on, where the recipe says so and it may be."""
+        everything = self.recipe.use_validation and not self.chooses
+        return task_to_device(with_validation(task) if everything else task, index, self.device)
 
     def _learn(self, task: Task, data: DeviceTask, callback: Callback, trainer: RoundTrainer, /) -> Learned:
         """Learn one more task, which fits the network and the budget; write into no tensor that is kept."""

@@ -34,8 +34,8 @@ Result = TypeVar("Result")
 class Round:
     """Children to be trained together, on one task.
 
-    purpose           `base` (the first network, or growth without a search), `difficulty` (the paper's meta-feature)
-                      or `search`
+    purpose           `base` (the first network, or growth without a search), `difficulty` (the paper's meta-feature),
+                      `search`, or `final` (what was chosen, on all samples)
     task              the task's number, from 0
     classes           of the task
     widths            z of every child
@@ -352,7 +352,7 @@ def _children_that_fit(asked: Round, network: GrowingNetwork, data: DeviceTask) 
     if at_once == 1 or asked.memory_gb is None:
         return at_once
     one = _grow(asked, network, (max(range(len(asked.reads)), key=lambda place: len(asked.reads[place])),))
-    needed = training_bytes(one, data, asked.recipe.batch_size)
+    needed = training_bytes(one, data, asked.recipe)
     return max(1, min(at_once, int(asked.memory_gb * 1e9 / needed)))
 
 

@@ -25,6 +25,8 @@ from bocl.records.words import child_words, choose_reads, growth_words, outcome
 from bocl.widths import Widths
 from bocl.wording import counted, duration, one_line, percent, widths_text
 
+PURPOSES = {"base": "training", "difficulty": "how hard is it?", "final": "on all samples"}  # of rounds, for people
+
 
 class Display:
     """What is shown while a grid of runs is under way."""
@@ -160,7 +162,7 @@ class _RunDisplay:
     def _line(self) -> str:
         """Return what is under way; what a narrow terminal can do without comes last."""
         what = self.round
-        purpose = {"base": "training", "difficulty": "how hard is it?"}.get(what.purpose, what.purpose)
+        purpose = PURPOSES.get(what.purpose, what.purpose)
         if what.purpose == "search":
             last = what.trial + len(what.widths) - 1
             numbers = str(what.trial) if last == what.trial else f"{what.trial}-{last}"

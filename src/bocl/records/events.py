@@ -36,7 +36,8 @@ class TaskDone:
 class RoundStarted:
     """Training of several networks together begins.
 
-    purpose  `base`, `difficulty` (the paper's meta-feature), `search`, or a step of a method's own, by name
+    purpose  `base`, `difficulty` (the paper's meta-feature), `search`, `final` (what was chosen, on
+             all samples), or a step of a method's own, by name
     widths   of each network
     trial    number of the first of them in this task's search, from 1; 0 outside a search
     trials   the most that this task's search may make

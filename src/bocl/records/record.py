@@ -239,7 +239,7 @@ class RoundRecord:
 
     task              its number, from 0
     number            of the round in its task, from 1
-    purpose           `base`, `difficulty` or `search`
+    purpose           `base`, `difficulty`, `search` or `final`
     children_at_once  how many were trained at once after memory ran out; null if it did not
     reads             for each child the tasks whose units it reads; none in early records: all earlier ones
     """

@@ -97,6 +97,13 @@ class Task:
         return tuple(self.train.raw.shape[1:])
 
 
+def with_validation(task: Task) -> Task:
+    """Return the task with its validation samples among those to learn from; they stay validation samples."""
+    parts = task.train, task.validation
+    raw, labels = torch.cat([part.raw for part in parts]), torch.cat([part.labels for part in parts])
+    return replace(task, train=replace(task.train, raw=raw, labels=labels))
+
+
 class TaskStream(Protocol):
     """Tasks in order, each a pure function of (seed, index)."""
 

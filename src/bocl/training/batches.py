@@ -18,6 +18,23 @@ SHARE_OF_FREE_MEMORY = 0.5  # of a GPU; samples that would take more are fed fro
 
 
 @dataclass(frozen=True, eq=False)
+class Batch:
+    """Samples of one step.
+
+    places   (n,) where they are, as ``DeviceSplit.take`` understands it
+    columns  so many token ids of every row, where there are no more tokens; None: all there are
+    changes  (n, 3) what is done to every image (``augment.py``); None: nothing
+    """
+
+    places: Tensor
+    columns: int | None = None
+    changes: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+@dataclass(frozen=True, eq=False)
 class DeviceSplit:
     """Samples for a network. How they are kept does not change what it sees.
 

@@ -7,12 +7,14 @@ from torch import Tensor
 
 from bocl.training.batches import DeviceTask
 from bocl.training.draws import Draws
+from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
 
 COPIES_OF_WEIGHTS = 4  # the weights, their gradients, two moments of the optimiser
+COPIES_OF_AVERAGES = 2  # the averages, and their differences from the weights
 
 
-def training_bytes(network: Trainable, task: DeviceTask, batch_size: int) -> int:
+def training_bytes(network: Trainable, task: DeviceTask, recipe: Recipe) -> int:
     """Count the bytes a training step keeps for the backward pass and for the weights, without temporary work space.
 
     What the backward pass keeps is a fixed part and a part per sample; passes of one and two samples tell them apart.
@@ -21,7 +23,8 @@ def training_bytes(network: Trainable, task: DeviceTask, batch_size: int) -> int
     one = _kept_bytes(network, task, 1)
     per_sample = _kept_bytes(network, task, 2) - one
     weights = sum(tensor.numel() * tensor.element_size() for tensor in network.parameters.values())
-    return one + per_sample * (min(batch_size, len(task.train)) - 1) + weights * COPIES_OF_WEIGHTS
+    copies = COPIES_OF_WEIGHTS + (0 if recipe.average == "off" else COPIES_OF_AVERAGES)
+    return one + per_sample * (min(recipe.batch_size, len(task.train)) - 1) + weights * copies
 
 
 def _kept_bytes(network: Trainable, task: DeviceTask, samples: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bocl.training.batches import DeviceTask
+from bocl.training.augment import changed
+from bocl.training.averaging import add_to_averages, new_averages
+from bocl.training.batches import Batch, DeviceTask
 from bocl.training.gpu_lock import gpu_released
 from bocl.training.hooks import Hooks, Part
 from bocl.training.optimisers import SGD, Adam
@@ -38,29 +41,31 @@ class EagerStep:
     """A step as Python calls; works everywhere."""
 
     def __init__(self, network: Trainable, recipe: Recipe, hooks: Hooks, *, one_task: bool = True) -> None:
-        self.network, self.hooks = network, hooks
+        self.network, self.recipe, self.hooks = network, recipe, hooks
         self.optimiser = make_optimiser(network, recipe, fused=one_task)
-        self.precision = recipe.precision
+        self.averages = {} if recipe.average == "off" else new_averages(network.parameters)
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         self.precomputed: dict[int, Tensor | None] = {}  # by task, made in its first step
 
-    def __call__(self, task: DeviceTask, batch: Tensor, rate: float, columns: int | None = None) -> None:
-        """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,).
+    def __call__(self, task: DeviceTask, batch: Batch, rate: float, weight: float = 0.0) -> None:
+        """Take one step on a batch and add every network's loss to ``total`` (K,).
 
-        columns  as in ``DeviceSplit.take``
+        rate    the learning rate
+        weight  that the step's result has in the averages
         """
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        with repeatable_products(self.precision):
+        with repeatable_products(self.recipe.precision):
             if task.index not in self.precomputed:
-                self.precomputed[task.index] = precompute(self.network, task)
-            precomputed = self.precomputed[task.index]
-            losses = batch_losses(self.network, task, batch, self.precision, precomputed, columns)
+                self.precomputed[task.index] = precompute(self.network, task, self.recipe)
+            losses = batch_losses(self.network, task, batch, self.recipe.precision, self.precomputed[task.index])
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
             losses.sum().backward()
             self.hooks.update(self.optimiser, self.network.parameters)  # the optimiser's step, and the method's own
+            if weight:
+                add_to_averages(self.averages, self.network.parameters, weight)
 
     def sharing_gpu(self) -> AbstractContextManager[None]:
         """Take steps inside, while no other run does anything."""
@@ -75,27 +80,30 @@ class GraphedStep:
     """
 
     def __init__(self, network: Trainable, tasks: Sequence[DeviceTask], recipe: Recipe, hooks: Hooks) -> None:
-        self.network, self.hooks = network, hooks
+        self.network, self.recipe, self.hooks = network, recipe, hooks
         self.tasks = {task.index: task for task in tasks}
         self.device = tasks[0].device
-        self.precision = recipe.precision
         self.rate = torch.tensor(recipe.learning_rate, device=self.device)
-        self._last_rate = recipe.learning_rate
+        self.weight = torch.zeros((), device=self.device)
+        self._last_rate, self._last_weight = recipe.learning_rate, 0.0
         self.optimiser = make_optimiser(network, recipe, rate=self.rate)
+        self.averages = {} if recipe.average == "off" else new_averages(network.parameters)
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
         before = {name: tensor.detach().clone() for name, tensor in network.state.items()}
         # A graph reads memory by address: what it reads must live as long as it does.
-        self.batches = {
-            task.index: torch.arange(min(recipe.batch_size, len(task.train)), device=self.device) for task in tasks
-        }
+        self.batches = {task.index: self._first_batch(task) for task in tasks}
         self.parts: dict[tuple[int, int | None], list[Part]] = {}
-        with repeatable_products(self.precision):
-            self.precomputed = {task.index: precompute(network, task) for task in tasks}
+        with repeatable_products(recipe.precision):
+            self.precomputed = {task.index: precompute(network, task, recipe) for task in tasks}
             try:
                 self._capture()
             finally:
                 self.load(before)
+
+    def _first_batch(self, task: DeviceTask) -> Batch:
+        places = torch.arange(min(self.recipe.batch_size, len(task.train)), device=self.device)
+        return Batch(places, changes=None if self.recipe.augment == "off" else places.new_zeros(len(places), 3))
 
     def _capture(self) -> None:
         """Capture a step on every task; where samples have lengths, a step of each length when it first comes."""
@@ -118,7 +126,7 @@ class GraphedStep:
         total = self.total.clone()
         stream = _capture_stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
-        with repeatable_products(self.precision):
+        with repeatable_products(self.recipe.precision):
             with torch.cuda.stream(stream):
                 self.optimiser.zero_grad(set_to_none=True)
                 self._backward(index, columns)  # products of a new shape set up what a capture cannot
@@ -136,6 +144,8 @@ class GraphedStep:
         def step() -> Iterator[Part]:
             self._backward(index, columns)
             yield from self.hooks.parts_of_update(self.optimiser, self.network.parameters)
+            if self.averages:
+                add_to_averages(self.averages, self.network.parameters, self.weight)
 
         self.optimiser.zero_grad(set_to_none=True)
         going, parts = step(), []
@@ -150,8 +160,8 @@ class GraphedStep:
             parts.append(host_part)
 
     def _backward(self, index: int, columns: int | None) -> None:
-        task, batch, precomputed = self.tasks[index], self.batches[index], self.precomputed[index]
-        losses = batch_losses(self.network, task, batch, self.precision, precomputed, columns)
+        batch = replace(self.batches[index], columns=columns)
+        losses = batch_losses(self.network, self.tasks[index], batch, self.recipe.precision, self.precomputed[index])
         self.total.add_(losses.detach())
         losses.sum().backward()
 
@@ -163,21 +173,26 @@ class GraphedStep:
                 for value in values.values():
                     if isinstance(value, Tensor):
                         value.zero_()
+            for average in self.averages.values():
+                average.zero_()
             self.total.zero_()
 
-    def __call__(self, task: DeviceTask, batch: Tensor, rate: float, columns: int | None = None) -> None:
-        """Take one step on the samples at the places ``batch`` (n,) and add every network's loss to ``total`` (K,).
-
-        columns  as in ``DeviceSplit.take``
-        """
+    def __call__(self, task: DeviceTask, batch: Batch, rate: float, weight: float = 0.0) -> None:
+        """Take one step on a batch and add every network's loss to ``total`` (K,); see ``EagerStep``."""
         if rate != self._last_rate:
             self.rate.fill_(rate)
             self._last_rate = rate
-        if (task.index, columns) not in self.parts:
-            assert columns is not None
-            self._capture_columns(task.index, columns)
-        self.batches[task.index].copy_(batch)
-        for part in self.parts[task.index, columns]:
+        if weight != self._last_weight:
+            self.weight.fill_(weight)
+            self._last_weight = weight
+        if (task.index, batch.columns) not in self.parts:
+            assert batch.columns is not None
+            self._capture_columns(task.index, batch.columns)
+        kept = self.batches[task.index]
+        kept.places.copy_(batch.places)
+        if kept.changes is not None and batch.changes is not None:
+            kept.changes.copy_(batch.changes)
+        for part in self.parts[task.index, batch.columns]:
             part()
 
     @contextmanager
@@ -283,12 +298,15 @@ def kept_moments(moments: Moments, which: Sequence[int]) -> Moments:
     }
 
 
-def precompute(network: Trainable, task: DeviceTask) -> Tensor | None:
-    """Return what is the same in every step, for all training samples; None if it would take too much memory."""
+def precompute(network: Trainable, task: DeviceTask, recipe: Recipe) -> Tensor | None:
+    """Return what is the same in every step, for all training samples.
+
+    None where that is nothing, because samples change or are not all on the device, or would take too much memory.
+    """
     split = task.train
-    first = (
-        None if split.feed else network.precompute(split.take(torch.zeros(1, dtype=torch.int64, device=task.device))[0])
-    )
+    if split.feed or recipe.augment != "off":
+        return None
+    first = network.precompute(split.take(torch.zeros(1, dtype=torch.int64, device=task.device))[0])
     if first is None or first.nbytes * len(split) > MOST_PRECOMPUTED:
         return None
     found = first.new_zeros(len(split), *first.shape[1:])
@@ -305,19 +323,15 @@ def precompute(network: Trainable, task: DeviceTask) -> Tensor | None:
 def batch_losses(
     network: Trainable,
     task: DeviceTask,
-    batch: Tensor,
+    batch: Batch,
     precision: str,
     precomputed: Tensor | None = None,
-    columns: int | None = None,
 ) -> Tensor:
-    """Return every network's mean cross-entropy, (K,), on the shared samples at the places ``batch`` (n,).
+    """Return every network's mean cross-entropy, (K,), on the shared samples of a batch (n).
 
     L = 1/n Σ_i w(y_i) · (-log p(y_i | x_i)), where the task has weights w
     """
-    x, labels = task.train.take(batch, columns)
-    part = None if precomputed is None else precomputed.index_select(0, batch)
-    with torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-        logits = network(x, task.index, part)
+    logits, labels = batch_logits(network, task, batch, precision, precomputed)
     count, samples, classes = logits.shape
     flat = logits.reshape(-1, classes).to(next(iter(network.parameters.values())).dtype)
     each = F.cross_entropy(flat, labels.expand(count, samples).reshape(-1), reduction="none")
@@ -325,6 +339,18 @@ def batch_losses(
     if task.class_weights is not None:
         each = each * task.class_weights.index_select(0, labels)
     return each.mean(1)
+
+
+def batch_logits(
+    network: Trainable, task: DeviceTask, batch: Batch, precision: str, precomputed: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return every network's logits (K, n, classes) for the samples of a batch, and their labels (n,)."""
+    x, labels = task.train.take(batch.places, batch.columns)
+    if batch.changes is not None:
+        x = changed(x, batch.changes)
+    part = None if precomputed is None else precomputed.index_select(0, batch.places)
+    with torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+        return network(x, task.index, part), labels
 
 
 def make_optimiser(
@@ -340,4 +366,5 @@ def make_optimiser(
     first: Any = recipe.learning_rate if rate is None else rate
     if recipe.optimiser == "sgd":
         return SGD(parameters, first, momentum=recipe.momentum, **options)
-    return Adam(parameters, first, capturable=rate is not None, **options)
+    decoupled = recipe.optimiser == "adamw"
+    return Adam(parameters, first, capturable=rate is not None, decoupled_weight_decay=decoupled, **options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 
 from bocl.seeding import seed_for
-from bocl.training.batches import DeviceTask, epoch_order
+from bocl.training.augment import check_images, draw_changes
+from bocl.training.averaging import load_averages, weight_of_step
+from bocl.training.batches import Batch, DeviceTask, epoch_order
 from bocl.training.cancellation import stop_if_cancelled
 from bocl.training.draws import Draws
 from bocl.training.evaluation import Scores, scores
@@ -30,6 +32,7 @@ from bocl.training.steps import (
     GraphedStep,
     Moments,
     StepCache,
+    batch_logits,
     copy_state,
     kept_moments,
     make_step,
@@ -38,6 +41,8 @@ from bocl.training.steps import (
 )
 from bocl.training.threads import sensible_threads
 from bocl.training.trainable import Divisible, Trainable
+
+STATISTICS_STEPS = 100  # what a running statistic of momentum 0.1 held before counts less than 1e-4 after these
 
 Network = TypeVar("Network", bound=Trainable)
 Part = TypeVar("Part", bound=Divisible)
@@ -123,8 +128,9 @@ class Training(Generic[Network]):
         self.network, self.epoch = network, 0
         self._tasks, self._recipe, self._hooks, self._on_epoch = list(tasks), recipe, hooks, on_epoch
         self._cache, self._graphed = cache or StepCache(), graphed
-        self._orders = [torch.Generator().manual_seed(seed_for(seed, "order", task.index)) for task in tasks]
-        self._shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
+        for task in tasks:
+            check_images(recipe.augment, task.train.inputs.shape)
+        self._seed, self._batches = seed, _Batches(self._tasks, recipe, seed)
         self._per_epoch = sum(recipe.steps(len(task.train)) for task in tasks)
         self._epochs = recipe.epochs_of(self._per_epoch)
         self._taken = self._samples = 0
@@ -133,6 +139,7 @@ class Training(Generic[Network]):
         self._draws = Draws(network, self._tasks[0].device, seed_for(seed, "dropout"))
         self._best = _Best(network.count, recipe.patience)
         self._moments: Moments = {}
+        self._averages: dict[str, Tensor] = {}  # of the weights, as they were at the last pause
 
     def advance(self: Training[Part], until: int) -> None:
         """Train until so many epochs are made in all, then pause; networks out of patience make none."""
@@ -148,7 +155,7 @@ class Training(Generic[Network]):
 
         Accuracy and confidence are NaN where the loss, or a weight, is not finite.
         """
-        with self._at_work():
+        with self._at_work(), self._averaged(self.network, self._averages):
             scores = self._scores()
         return self._fits(scores)
 
@@ -158,6 +165,7 @@ class Training(Generic[Network]):
             return
         self.network = self.network.kept(which)
         self._moments = kept_moments(self._moments, which)
+        self._averages = {name: average[list(which)] for name, average in self._averages.items()}
         self._loss = self._loss[list(which)]
         self._best = self._best.kept(which)
 
@@ -165,7 +173,10 @@ class Training(Generic[Network]):
         """Train to the end and return one fit per network, whose state is then in ``network``."""
         with self._at_work():
             self._go_on(self._epochs, self.network)
-            self._best.restore(self.network)
+            if self._recipe.patience:
+                self._best.restore(self.network)
+            else:
+                self._take_averages(self.network, self._averages)
             scores = self._scores()
         return self._fits(scores)
 
@@ -187,11 +198,14 @@ class Training(Generic[Network]):
         with (Draws(network, device, seed=0) if self.epoch else self._draws).in_use():
             step = make_step(network, self._tasks, recipe, self._hooks, cache=self._cache, graphed=self._graphed)
         write_moments(self._moments, step)
+        if self._averages:
+            copy_state(self._averages, step.averages)
         trained = step.network
         while self.epoch < until and self._best.waiting.any():
             self._make_epoch(step)
         if until < self._epochs:
             self._moments = read_moments(step)
+        self._averages = {name: average.clone() for name, average in step.averages.items()}
         if trained is not self.network:
             copy_state(trained.state, self.network.state)
         self.network.training = False
@@ -200,22 +214,64 @@ class Training(Generic[Network]):
         recipe, trained = self._recipe, step.network
         trained.training = True
         step.total.zero_()
-        batches = _interleave(self._tasks, self._orders, recipe.batch_size, self._shuffle)
+        steps = self._per_epoch * self._epochs
         with self._draws.in_use(), step.sharing_gpu():
-            for task, batch, columns in batches:
-                step(task, batch, _learning_rate(recipe, self._taken, self._per_epoch * self._epochs), columns)
+            for task, batch in self._batches.epoch():
+                rate, weight = (of(recipe, self._taken, steps) for of in (_learning_rate, weight_of_step))
+                step(task, batch, rate, weight)
                 self._taken += 1
                 self._samples += len(batch)
         trained.training = False
         self.epoch += 1
         self._loss = torch.where(self._best.waiting, step.total.cpu() / self._per_epoch, self._loss)
         stop_if_cancelled()
-        scores = _validate(trained, self._tasks, recipe.precision) if recipe.patience else None
-        if self._on_epoch is not None:
-            accuracies = () if scores is None else tuple(scores.accuracy.tolist())
-            self._on_epoch(self.epoch, self._epochs, tuple(self._loss.tolist()), accuracies)
-        if scores is not None:
+        if not recipe.patience:
+            self._tell(())
+            return
+        with self._averaged(trained, step.averages):
+            scores = _validate(trained, self._tasks, recipe.precision)
+            self._tell(tuple(scores.accuracy.tolist()))
             self._best.note(trained, scores, self.epoch)
+
+    def _tell(self, accuracies: tuple[float, ...]) -> None:
+        if self._on_epoch is not None:
+            self._on_epoch(self.epoch, self._epochs, tuple(self._loss.tolist()), accuracies)
+
+    @contextmanager
+    def _averaged(self, network: Trainable, averages: Mapping[str, Tensor]) -> Iterator[None]:
+        """Let the network have its averaged weights meanwhile."""
+        before = {name: tensor.detach().clone() for name, tensor in network.state.items()} if averages else {}
+        self._take_averages(network, averages)
+        yield
+        copy_state(before, {name: network.state[name] for name in before})
+
+    def _take_averages(self, network: Trainable, averages: Mapping[str, Tensor]) -> None:
+        """Give the network its averaged weights, and the statistics of batch norms that belong to them.
+
+        Does nothing where no step has been averaged yet.
+        """
+        if averages and weight_of_step(self._recipe, self._taken - 1, self._per_epoch * self._epochs):
+            load_averages(averages, network.parameters)
+            self._measure_statistics(network)
+
+    def _measure_statistics(self, network: Trainable) -> None:
+        """Show the network training samples until its running statistics are those of its weights."""
+        running = [tensor for name, tensor in network.state.items() if name not in network.parameters]
+        before = [tensor.clone() for tensor in running]
+        batches, draws = (
+            _Batches(self._tasks, self._recipe, seed_for(self._seed, "statistics")),
+            Draws(network, self._tasks[0].device, seed_for(self._seed, "statistics of dropout")),
+        )
+        network.training, shown = True, 0
+        with torch.no_grad(), repeatable_products(self._recipe.precision), draws.in_use():
+            while shown < STATISTICS_STEPS:
+                for task, batch in batches.epoch():
+                    batch_logits(network, task, batch, self._recipe.precision)
+                    shown += 1
+                    if shown == 1 and all(map(torch.equal, running, before)):
+                        shown = STATISTICS_STEPS  # there are none
+                        break
+        network.training = False
 
     def _scores(self) -> Scores:
         finite = torch.isfinite(self._loss)
@@ -275,22 +331,36 @@ def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
-def _interleave(
-    tasks: Sequence[DeviceTask], orders: Sequence[torch.Generator], batch_size: int, shuffle: torch.Generator
-) -> Iterator[tuple[DeviceTask, Tensor, int | None]]:
-    """Return one epoch of (task, places of its next batch, columns it needs), mixed when there are several tasks."""
-    epochs = [
-        epoch_order(len(task.train), batch_size, order, task.train.lengths)
-        for task, order in zip(tasks, orders, strict=True)
-    ]
-    batches = [
-        zip(task.train.batches(epoch), task.train.columns(epoch), strict=True)
-        for task, epoch in zip(tasks, epochs, strict=True)
-    ]
-    turns = torch.repeat_interleave(torch.tensor([len(epoch) for epoch in epochs]))
-    if len(tasks) > 1:
-        turns = turns[torch.randperm(len(turns), generator=shuffle)]
-    return ((tasks[turn], *next(batches[turn])) for turn in turns.tolist())
+class _Batches:
+    """The batches of a training, epoch by epoch; all that is drawn for them follows from the seed."""
+
+    def __init__(self, tasks: Sequence[DeviceTask], recipe: Recipe, seed: int) -> None:
+        self._tasks, self._recipe = tasks, recipe
+        self._orders, self._changes = (
+            [torch.Generator().manual_seed(seed_for(seed, what, task.index)) for task in tasks]
+            for what in ("order", "augment")
+        )
+        self._shuffle = torch.Generator().manual_seed(seed_for(seed, "tasks"))
+
+    def epoch(self) -> Iterator[tuple[DeviceTask, Batch]]:
+        """Return one epoch of batches with their tasks, mixed when there are several tasks."""
+        orders = [
+            epoch_order(len(task.train), self._recipe.batch_size, order, task.train.lengths)
+            for task, order in zip(self._tasks, self._orders, strict=True)
+        ]
+        batches = [
+            self._of_task(task, order, changes)
+            for task, order, changes in zip(self._tasks, orders, self._changes, strict=True)
+        ]
+        turns = torch.repeat_interleave(torch.tensor([len(order) for order in orders]))
+        if len(self._tasks) > 1:
+            turns = turns[torch.randperm(len(turns), generator=self._shuffle)]
+        return ((self._tasks[turn], next(batches[turn])) for turn in turns.tolist())
+
+    def _of_task(self, task: DeviceTask, order: Tensor, generator: torch.Generator) -> Iterator[Batch]:
+        drawn = draw_changes(self._recipe.augment, order, task.train.inputs.shape, generator)
+        changes = [None] * len(order) if drawn is None else drawn.to(task.device)
+        return map(Batch, task.train.batches(order), task.train.columns(order), changes)
 
 
 def _validate(network: Trainable, tasks: Sequence[DeviceTask], precision: str) -> Scores:
