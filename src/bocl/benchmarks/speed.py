@@ -7,22 +7,23 @@ child and epoch, so that a stack of K counts for K.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from bocl.benchmarks.peak import forget_peak_memory, peak_memory_mb
 from bocl.methods.rounds import padding
-from bocl.networks.architectures import lenet, mlp
+from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.compact import CompactNetwork
 from bocl.networks.expandable import ExpandableNetwork
-from bocl.networks.growth import PAPERS_WAY
+from bocl.networks.graph import Norm
+from bocl.networks.growth import PAPERS_WAY, is_parameter
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
@@ -34,9 +35,15 @@ from bocl.wording import counted
 
 @dataclass(frozen=True)
 class Case:
-    """A network, the growth it is measured at, and the shape of its task."""
+    """A network, the growth it is measured at, and the shape of its task.
+
+    module  the known network, not yet traced
+    grown   an ordinary network of a child's whole size; None where there is no such
+    """
 
     network: str
+    module: Callable[[], nn.Module]
+    grown: Callable[[], nn.Module] | None
     widths: Widths  # z of every child
     bounds: Widths  # what children are padded to
     shape: tuple[int, ...]
@@ -59,7 +66,7 @@ class Row:
     def describe(self) -> str:
         """Say it in one line."""
         return (
-            f"{self.network:6} {self.mode:6} {counted(self.children, 'child', 'children'):>12}  "
+            f"{self.network:6} {self.mode:8} {counted(self.children, 'child', 'children'):>12}  "
             f"{1e3 * self.seconds_per_child_epoch:10.2f} ms per child and epoch  "
             f"{self.samples_per_second:12,.0f} samples/s  {self.speedup_over_plain:7.2f} x plain"
         )
@@ -71,12 +78,14 @@ def counts(device: torch.device, quick: bool) -> tuple[int, ...]:
 
 
 def cases(device: torch.device, quick: bool) -> list[Case]:
-    """Return what is measured: the paper's MLP and LeNet, on fewer samples if a CPU would take long."""
+    """Return what is measured: the paper's MLP and LeNet, and a ResNet, on fewer samples if a CPU would take long."""
     gpu = device.type == "cuda" and not quick
     epochs = 10 if gpu else 2 if quick else 5
     return [
         Case(
             "mlp",
+            module=partial(mlp, 784, [312, 128]),
+            grown=partial(mlp, 784, [342, 158]),
             widths=(30, 30),
             bounds=(30, 30),
             shape=(784,),
@@ -85,20 +94,38 @@ def cases(device: torch.device, quick: bool) -> list[Case]:
         ),
         Case(
             "lenet",
+            module=lenet,
+            grown=None,
             widths=(4, 8, 15, 15),
             bounds=(8, 16, 29, 29),
             shape=(3, 32, 32),
             samples=4_480 if gpu else 640 if quick else 960,
             recipe=Recipe("adam", 1e-3, batch_size=64 if device.type == "cuda" else 32, epochs=epochs),
         ),
+        Case(
+            "resnet",
+            module=partial(resnet, 3, (16, 32, 64)),
+            grown=partial(resnet, 3, (20, 40, 80)),
+            widths=(4, 4, 8, 8, 16, 16),
+            bounds=(4, 4, 8, 8, 16, 16),
+            shape=(3, 32, 32),
+            samples=4_480 if gpu else 64 if quick else 320,
+            recipe=Recipe("adam", 1e-3, batch_size=64 if device.type == "cuda" else 32, epochs=epochs),
+        ),
     ]
 
 
 def measure(
-    device: torch.device, *, quick: bool = False, children: Sequence[int] = (), tell: Callable[[Row], None]
+    device: torch.device,
+    *,
+    quick: bool = False,
+    compiled: bool = False,
+    children: Sequence[int] = (),
+    tell: Callable[[Row], None],
 ) -> list[Row]:
     """Measure every case in every mode; ``tell`` is called with each row as it is done.
 
+    compiled  also train an ordinary network of a child's whole size, compiled by PyTorch; compiling is not timed
     children  how many are trained together, one measurement for each; default: ``counts``
 
     Plain and eager loops are timed over one epoch. Ours is timed over a whole training of several epochs, including
@@ -117,6 +144,8 @@ def measure(
         network, task = _known_network(case, device)
         add(case, "plain", 1, partial(_plain_epoch, case, network, task), 1)
         add(case, "eager", 1, partial(_eager_epoch, case, network, task), 1)
+        if compiled and case.grown is not None:
+            add(case, "compiled", 1, _compiled_epoch(case, case.grown(), task), 1)
         epochs = case.recipe.epochs_of(case.recipe.steps(case.samples))
         for count in children or counts(device, quick):
             add(case, "ours", count, partial(_ours, case, network, task, count, StepCache()), epochs)
@@ -125,8 +154,7 @@ def measure(
 
 def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork, DeviceTask]:
     """Make a network with one task in it, and random samples of the case's shape."""
-    module = mlp(784, [312, 128]) if case.network == "mlp" else lenet()
-    graph = trace(module)
+    graph = trace(case.module())
     network = ExpandableNetwork(graph, PAPERS_WAY, device)
     network.commit(network.grow([graph.widths], 10, seeds=[0]).growth(0))
     generator = torch.Generator().manual_seed(0)
@@ -166,38 +194,51 @@ def _child(
 ) -> tuple[dict[str, Tensor], Callable[..., Any]]:
     """Return one child as a tutorial would write it: its own tensors, and a forward pass that joins it all."""
     growth = network.grow([case.widths], 10, seeds=[0]).growth(0)
-    own = {name: tensor.to(device).requires_grad_() for name, tensor in growth.tensors.items()}
+    own = {name: tensor.to(device).requires_grad_(is_parameter(name)) for name, tensor in growth.tensors.items()}
     frozen = network.frozen()
     assert frozen is not None
 
     def forward(x: Tensor) -> Tensor:
         weights = {name: tensor for name, tensor in own.items() if not name.startswith("layer/")}
+        biases = {name for name in frozen.weights if name.endswith("/bias")}
         for layer in network.graph.layers:
             prefix = f"layer/{layer.name}"
             top = frozen.weights[f"{prefix}/weight"]
             if f"{prefix}/columns" in own:
                 top = torch.cat([top, own[f"{prefix}/columns"]], 1)
             weights[f"{prefix}/weight"] = torch.cat([top, own[f"{prefix}/rows"]], 0)
-            weights[f"{prefix}/bias"] = torch.cat([frozen.weights[f"{prefix}/bias"], own[f"{prefix}/bias"]])
-        return CompactNetwork(network.graph, weights, (*frozen.blocks, case.widths))(x)
+            if f"{prefix}/bias" in biases:
+                weights[f"{prefix}/bias"] = torch.cat([frozen.weights[f"{prefix}/bias"], own[f"{prefix}/bias"]])
+        return _InTraining(network.graph, weights, (*frozen.blocks, case.widths))(x)
 
     return own, forward
 
 
-def _optimiser(case: Case, own: dict[str, Tensor]) -> torch.optim.Optimizer:
+class _InTraining(CompactNetwork):
+    """A network whose batch norms normalise by the batch."""
+
+    def norm(self, norm: Norm, x: Tensor) -> Tensor:
+        weight, bias, mean, var = (
+            self.weights[f"norm/{norm.name}/{name}"] for name in ("weight", "bias", "mean", "var")
+        )
+        return F.batch_norm(x, mean, var, weight, bias, training=True, momentum=norm.momentum, eps=norm.eps)
+
+
+def _optimiser(case: Case, weights: Iterable[Tensor]) -> torch.optim.Optimizer:
     recipe = case.recipe
+    trained = [weight for weight in weights if weight.requires_grad]
     if recipe.optimiser == "sgd":
         return torch.optim.SGD(
-            own.values(), recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+            trained, recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
         )
-    return torch.optim.Adam(own.values(), recipe.learning_rate, weight_decay=recipe.weight_decay)
+    return torch.optim.Adam(trained, recipe.learning_rate, weight_decay=recipe.weight_decay)
 
 
 def _plain_epoch(case: Case, network: ExpandableNetwork, task: DeviceTask) -> None:
     """The loop of a tutorial: samples in host memory, a DataLoader, one child."""
     device = task.device
     own, forward = _child(case, network, device)
-    optimiser = _optimiser(case, own)
+    optimiser = _optimiser(case, own.values())
     data = TensorDataset(task.train.inputs.cpu(), task.train.labels.cpu())
     for x, y in DataLoader(data, batch_size=case.recipe.batch_size, shuffle=True):
         optimiser.zero_grad()
@@ -208,7 +249,20 @@ def _plain_epoch(case: Case, network: ExpandableNetwork, task: DeviceTask) -> No
 def _eager_epoch(case: Case, network: ExpandableNetwork, task: DeviceTask) -> None:
     """The same with the samples on the device and batches cut by index."""
     own, forward = _child(case, network, task.device)
-    optimiser = _optimiser(case, own)
+    _train_epoch(forward, _optimiser(case, own.values()), case, task)
+
+
+def _compiled_epoch(case: Case, module: nn.Module, task: DeviceTask) -> Callable[[], None]:
+    """The same loop for an ordinary module, compiled by PyTorch, with images that have their channels last."""
+    image = len(case.shape) == 3
+    module.to(task.device, memory_format=torch.channels_last if image else torch.preserve_format)
+    inputs = task.train.inputs.contiguous(memory_format=torch.channels_last) if image else task.train.inputs
+    task = replace(task, train=replace(task.train, inputs=inputs))
+    optimiser = _optimiser(case, module.parameters())
+    return partial(_train_epoch, torch.compile(module), optimiser, case, task)
+
+
+def _train_epoch(forward: Callable[..., Any], optimiser: torch.optim.Optimizer, case: Case, task: DeviceTask) -> None:
     for batch in torch.randperm(len(task.train), device=task.device).split(case.recipe.batch_size):
         optimiser.zero_grad()
         F.cross_entropy(forward(task.train.inputs[batch]), task.train.labels[batch]).backward()
