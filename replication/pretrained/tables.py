@@ -99,8 +99,8 @@ def stream_table(stream: str) -> str:
     """Return all systems on one stream, and whether bocl meets the aims."""
     runs, size = all_runs()[stream], STREAMS[stream]
     lines = [
-        "| system | seeds | average test accuracy | less head | less whole | parameters a task | of the backbone "
-        "| samples shown, of rank-4's |",
+        "| system | seeds | average test accuracy | vs head | vs whole | parameters a task | of the backbone "
+        "| samples shown (rank-4 = 1) |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for system in SYSTEMS:
@@ -140,12 +140,12 @@ def verdicts(stream: str) -> list[str]:
         (f"a task adds {added:.2%} of the backbone, at most {share:.0%} wanted", added <= share),
     ]
     if stream == "cifar100-efficientnet":
-        words = f"{points(behind.mean)} points to whole copies, at most {100 * NEAR_WHOLE:.1f} behind wanted"
+        words = f"{points(behind.mean)} points against whole copies, at most {100 * NEAR_WHOLE:.1f} behind wanted"
         found.append((words, behind.mean >= -NEAR_WHOLE))
     level = fixed_ranks_at(stream, _spread(own, lambda run: run.added).mean)
     if level is not None:
         ahead = _spread(own, lambda run: run.accuracy).mean - level
-        words = f"{points(ahead)} points to fixed ranks of the same size (between those that were run)"
+        words = f"{points(ahead)} points against fixed ranks of the same size (between those that were run)"
         found.append((words, ahead >= 0))
     alone = sum(run.alone for run in own.values())
     tasks = sum(run.tasks for run in own.values())

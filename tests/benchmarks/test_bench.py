@@ -10,6 +10,7 @@ import torch
 
 from bocl.benchmarks import prediction, speed
 from bocl.networks.stacked import Children
+from bocl.networks.trace import trace
 
 CPU = torch.device("cpu")
 FIELDS = {
@@ -38,7 +39,7 @@ def test_every_mode_is_measured_and_put_beside_the_plain_loop(tiny):
     assert told == rows
     assert [(row.network, row.mode, row.children) for row in rows] == [
         (network, mode, count)
-        for network in ("mlp", "lenet")
+        for network in ("mlp", "lenet", "resnet")
         for mode, count in (("plain", 1), ("eager", 1), ("ours", 1), ("ours", 2))
     ]
     for row in rows:
@@ -47,7 +48,7 @@ def test_every_mode_is_measured_and_put_beside_the_plain_loop(tiny):
         assert row.speedup_over_plain == pytest.approx(plain.seconds_per_child_epoch / row.seconds_per_child_epoch)
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_plain_loop_trains_the_same_child(number):
     """The child anybody would write gives the logits of ours, so the loops do the same work."""
     case = replace(speed.cases(CPU, True)[number], samples=8)
@@ -56,7 +57,21 @@ def test_the_plain_loop_trains_the_same_child(number):
     children = network.grow([case.widths], 10, seeds=[0])
     assert isinstance(children, Children)
     torch.testing.assert_close(forward(task.train.inputs), children(task.train.inputs)[0])
-    assert sum(tensor.numel() for tensor in own.values()) == sum(p.numel() for p in children.parameters.values())
+    trained = [tensor for tensor in own.values() if tensor.requires_grad]
+    assert sum(tensor.numel() for tensor in trained) == sum(p.numel() for p in children.parameters.values())
+
+
+def test_a_compiled_module_of_a_childs_size_is_measured_where_there_is_one(tiny, monkeypatch):
+    """Compiling takes a minute, and is PyTorch's business: here the module stays as it is."""
+    given = []
+    monkeypatch.setattr(torch, "compile", lambda module: given.append(module) or module)
+    rows = speed.measure(CPU, quick=True, compiled=True, children=(1,), tell=lambda _row: None)
+    assert [row.network for row in rows if row.mode == "compiled"] == ["mlp", "resnet"]
+    for case in [case for case in speed.cases(CPU, True) if case.grown]:
+        known, grown = trace(case.module()).widths, trace(case.grown()).widths
+        assert grown == tuple(old + new for old, new in zip(known, case.widths, strict=True))
+    image = next(module for module in given if hasattr(module, "stem"))
+    assert image.stem.weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_the_command_prints_json(tiny, monkeypatch, capsys):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from bocl.errors import DataError, DataWarning, InputError
+from bocl.errors import BoclError, DataError, DataWarning, InputError
 from bocl.tasks.arrays import from_arrays
 
 
@@ -326,3 +326,32 @@ def test_floats_are_standardised_when_asked_for(shape):
 def test_badly_scaled_floats_are_warned_of(factor):
     with pytest.warns(DataWarning, match=r"tasks\[0\]: feature \d is .* pass standardise=True"):
         from_arrays([(GOOD_X * factor, GOOD_Y)])
+
+
+# -- scaled as a pretrained network expects --------------------------------------------------------
+
+
+def test_a_scale_of_ones_own_takes_the_place_of_the_tasks():
+    images = np.random.default_rng(0).integers(0, 256, (30, 3, 4, 4)).astype("uint8")
+    stream = from_arrays([(images, np.arange(30) % 2)], mean=[0.5, 0.4, 0.3], std=0.25)
+    train = stream[0].train
+    wanted = (train.raw.double() / 255 - torch.tensor([0.5, 0.4, 0.3], dtype=torch.float64).view(3, 1, 1)) / 0.25
+    torch.testing.assert_close(train.inputs(dtype=torch.float64), wanted)
+    assert stream.test_split(0).mean == stream[0].validation.mean == (0.5, 0.4, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({"mean": 0.5}, "give both"),
+        ({"std": 0.5}, "give both"),
+        ({"mean": 0.5, "std": 1.0, "standardise": True}, "without standardise"),
+        ({"mean": [0.5, 0.5], "std": 1.0}, "3 channels"),
+        ({"mean": 0.5, "std": 0.0}, "std is 0"),
+        ({"mean": "half", "std": 1.0}, "mean is 'half'"),
+    ],
+)
+def test_a_scale_that_cannot_be_is_refused(given, wrong):
+    images = np.zeros((30, 3, 4, 4), dtype="uint8")
+    with pytest.raises(BoclError, match=wrong):
+        from_arrays([(images, np.arange(30) % 2)], **given)

@@ -214,13 +214,14 @@ def _child(
     return own, forward
 
 
+_PARTS_OF_NORM = ("mean", "var", "weight", "bias")
+
+
 class _InTraining(CompactNetwork):
     """A network whose batch norms normalise by the batch."""
 
     def norm(self, norm: Norm, x: Tensor) -> Tensor:
-        weight, bias, mean, var = (
-            self.weights[f"norm/{norm.name}/{name}"] for name in ("weight", "bias", "mean", "var")
-        )
+        mean, var, weight, bias = (self.weights[f"norm/{norm.name}/{part}"] for part in _PARTS_OF_NORM)
         return F.batch_norm(x, mean, var, weight, bias, training=True, momentum=norm.momentum, eps=norm.eps)
 
 
@@ -255,8 +256,10 @@ def _eager_epoch(case: Case, network: ExpandableNetwork, task: DeviceTask) -> No
 def _compiled_epoch(case: Case, module: nn.Module, task: DeviceTask) -> Callable[[], None]:
     """The same loop for an ordinary module, compiled by PyTorch, with images that have their channels last."""
     image = len(case.shape) == 3
-    module.to(task.device, memory_format=torch.channels_last if image else torch.preserve_format)
-    inputs = task.train.inputs.contiguous(memory_format=torch.channels_last) if image else task.train.inputs
+    form = torch.channels_last if image else torch.contiguous_format
+    module = module.to(task.device)
+    module.to(memory_format=form)  # type: ignore[call-overload]
+    inputs = task.train.inputs.contiguous(memory_format=form)
     task = replace(task, train=replace(task.train, inputs=inputs))
     optimiser = _optimiser(case, module.parameters())
     return partial(_train_epoch, torch.compile(module), optimiser, case, task)

@@ -22,7 +22,8 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
         "streams": _first_lines(STREAMS),
         "networks": _first_lines(NETWORKS),
         "weights": {
-            name: f"of {entry.build}, in the package {entry.weights.package}" for name, entry in PUBLISHED.items()
+            name: f"of {entry.build}, in the package {entry.weights.package}{entry.scale_words}"
+            for name, entry in PUBLISHED.items()
         },
         "methods": _first_lines({name: entry.load() for name, entry in METHODS.items()}),
         "searchers": _first_lines(SEARCHERS),
@@ -37,7 +38,7 @@ def list_command(as_json: Annotated[bool, typer.Option("--json", help="Print as 
         "presets": "bocl run NAME",
         "streams": "--set stream.name=NAME",
         "networks": "--set network=NAME, or your own package.module:function",
-        "weights": "--set network.weights=NAME",
+        "weights": "--set network=NETWORK --set network.weights=NAME",
         "methods": "--methods NAME,NAME",
         "searchers": "--set search.kind=NAME",
     }

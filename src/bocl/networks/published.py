@@ -37,6 +37,12 @@ class Published:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
+    @property
+    def scale_words(self) -> str:
+        """Say how bytes are to be scaled, '' where there are none."""
+        mean, std = (", ".join(f"{value:.3f}" for value in values) for values in (self.mean, self.std))
+        return f"; bytes / 255 have mean {mean} and std {std}" if mean else ""
+
 
 def _renamed(rules: Sequence[tuple[str, str]], name: str) -> str:
     """Apply the first rule whose pattern the beginning of a name matches."""

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bocl.checks import Natural, checked
+from bocl.checks import Natural, Number, Positive, checked
 from bocl.errors import ConfigError, DataError
 from bocl.tasks.class_weights import ClassWeight
 from bocl.tasks.files import search_folders
 from bocl.tasks.images import fingerprint_of
 from bocl.tasks.own import Cuts, PartFraction, Parts, make_own_task
 from bocl.tasks.samples import check_alike
-from bocl.tasks.task import Split, Task, checked_index
+from bocl.tasks.task import Rescaled, Split, Task, checked_index
 from bocl.tasks.texts import TextFormat, read_tokenizer
 from bocl.wording import counted, shown
 
@@ -61,6 +61,8 @@ def from_arrays(
     validation: float | Sequence[tuple[Any, Any]] = 0.1,
     test_fraction: float = 0.2,
     standardise: bool = False,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
     class_weight: ClassWeight = None,
     seed: int = 0,
     names: Sequence[str] | None = None,
@@ -74,6 +76,8 @@ def from_arrays(
     validation     fraction of the rest that is set aside to make choices by, and never trained on; or one pair (X, y)
                    per task, where samples belong together (of one person, of one day) and must not be in both parts
     standardise    whether floats are scaled as bytes are, by each feature of vectors or channel of anything else
+    mean, std      of floats, or of bytes / 255: how samples are scaled instead, as a pretrained network expects them;
+                   one number each, or one per channel
     class_weight   how much samples count in training: "balanced" for classes that count the same, however many samples
                    they have; or {label: weight}
     seed           decides which samples go where
@@ -118,7 +122,14 @@ def from_arrays(
         made.append(task)
         check_alike(task.train.raw.numpy(), made[0].train.raw.numpy(), where, "those of tasks[0]")
         sealed.append(held_out)
-    return ArrayStream(tuple(made), tuple(sealed))
+    stream = ArrayStream(tuple(made), tuple(sealed))
+    if mean is None and std is None:
+        return stream
+    if mean is None or std is None or standardise:
+        raise DataError("mean and std say together how samples are scaled; give both, without standardise")
+    scaled = Rescaled(stream, _each("mean", mean, Number), _each("std", std, Positive))
+    numbers = range(len(stream))
+    return ArrayStream(tuple(map(scaled.__getitem__, numbers)), tuple(map(scaled.test_split, numbers)))
 
 
 def from_texts(
@@ -154,6 +165,12 @@ def from_texts(
         encoded(tasks, "tasks"), test=encoded(test, "test"), validation=encoded(validation, "validation"), **options
     )
     return ArrayStream(tuple(replace(task, text=how) for task in stream.tasks), stream.test_splits)
+
+
+def _each(name: str, value: float | Sequence[float], kind: Any) -> tuple[float, ...]:
+    """Return one number, or one per channel, as a tuple."""
+    values = tuple(value) if isinstance(value, list | tuple) else (value,)
+    return tuple(checked(name, entry, kind) for entry in values)
 
 
 def _part_name(index: int, part: str) -> str:
