@@ -90,17 +90,17 @@ def own_norm(children: Children, norm: Norm, old: Tensor, own: Tensor | None) ->
         return own
     prefix, group = f"norm/{norm.name}", norm.source.group
     assert group is not None
+    weight, bias = _affine(children.parameters, prefix)
     if norm.kind == "batch":
         mean, var = children.buffers[f"{prefix}/mean"], children.buffers[f"{prefix}/var"]
-        own = normalise_batch(norm, own, mean, var, training=children.training)
+        return normalise_batch(norm, own, mean, var, weight, bias, training=children.training)
+    mask = per_channel(children.masks[f"mask/{group}"][:, children.before[group] :], own)
+    if norm.kind == "group":
+        own = normalise_masked(norm, own, mask)
     else:
-        mask = per_channel(children.masks[f"mask/{group}"][:, children.before[group] :], own)
-        if norm.kind == "group":
-            own = normalise_masked(norm, own, mask)
-        else:
-            assert children.frozen is not None
-            own = normalise_by_first(norm, own, old[..., : children.frozen.blocks[0][group]]) * mask
-    return scale_and_shift(own, *_affine(children.parameters, prefix))
+        assert children.frozen is not None
+        own = normalise_by_first(norm, own, old[..., : children.frozen.blocks[0][group]]) * mask
+    return scale_and_shift(own, weight, bias)
 
 
 def _affine(tensors: Mapping[str, Tensor], prefix: str) -> tuple[Tensor | None, Tensor | None]:

@@ -222,9 +222,9 @@ def _layer(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features:
 
 def _norm(norm: Norm, x: Tensor, weights: Mapping[str, Tensor], *, training: bool) -> Tensor:
     prefix = f"norm/{norm.name}"
+    weight, bias = weights.get(f"{prefix}/weight"), weights.get(f"{prefix}/bias")
     if norm.kind == "batch":
         mean, var = weights[f"{prefix}/mean"], weights[f"{prefix}/var"]
-        x = normalise_batch(norm, x.unsqueeze(0), mean.unsqueeze(0), var.unsqueeze(0), training=training)[0]
-    else:
-        x = normalise_blocks(norm, x, [x.shape[1]])
-    return scale_and_shift(x, weights.get(f"{prefix}/weight"), weights.get(f"{prefix}/bias"))
+        stack = [None if part is None else part.unsqueeze(0) for part in (weight, bias)]
+        return normalise_batch(norm, x.unsqueeze(0), mean.unsqueeze(0), var.unsqueeze(0), *stack, training=training)[0]
+    return scale_and_shift(normalise_blocks(norm, x, [x.shape[1]]), weight, bias)

@@ -8,10 +8,30 @@ import torch
 from torch import Tensor
 
 from bocl.networks.graph import Norm
+from bocl.networks.stack_layout import children_first, children_in_channels
 
 
-def normalise_batch(norm: Norm, x: Tensor, running_mean: Tensor, running_var: Tensor, *, training: bool) -> Tensor:
-    """Normalise x (K, n, C, *space) by running statistics (K, C); in training by the batch's, which update them."""
+def normalise_batch(
+    norm: Norm,
+    x: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    *,
+    training: bool,
+) -> Tensor:
+    """Normalise x (K, n, C, *space) by running statistics, then scale and shift it, each (K, C).
+
+    In training the batch's own statistics take their place, and update them.
+    """
+    if not x.is_cuda and x.dim() == 5 and x.numel() > x.shape[0] * x.shape[2]:
+        # One kernel for the images of all children. A GPU has none that is faster than these few operations.
+        scale, shift = (None if part is None else part.reshape(-1) for part in (weight, bias))
+        mean, var = running_mean.view(-1), running_var.view(-1)
+        flat = children_in_channels(x)
+        out = torch.batch_norm(flat, scale, shift, mean, var, training, norm.momentum, norm.eps, cudnn_enabled=False)
+        return children_first(out, len(x))
     mean, var = running_mean, running_var
     if training:
         over = (1, *range(3, x.dim()))
@@ -20,7 +40,7 @@ def normalise_batch(norm: Norm, x: Tensor, running_mean: Tensor, running_var: Te
         with torch.no_grad():
             running_mean.lerp_(mean, norm.momentum)
             running_var.lerp_(var * (samples / max(samples - 1, 1)), norm.momentum)
-    return (x - per_channel(mean, x)) * per_channel((var + norm.eps).rsqrt(), x)
+    return scale_and_shift((x - per_channel(mean, x)) * per_channel((var + norm.eps).rsqrt(), x), weight, bias)
 
 
 def normalise_blocks(norm: Norm, x: Tensor, sizes: Sequence[int], roots: Collection[int] = (0,)) -> Tensor:

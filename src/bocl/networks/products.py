@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bocl.networks.compact import CONVOLUTIONS
 from bocl.networks.graph import Layer
+from bocl.networks.stack_layout import children_first, children_in_channels
 
 
 def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
@@ -69,24 +70,9 @@ def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None)
     return children_first(out, count)
 
 
-def children_in_channels(x: Tensor) -> Tensor:
-    """Turn (K, n, units, *space) into (n, K·units, *space); on a CPU, images get their channels last in memory.
-
-    Channels-last images that come from ``children_first`` are not copied.
-    """
-    if x.is_cuda or x.dim() != 5:
-        return x.transpose(0, 1).flatten(1, 2)
-    return x.permute(1, 3, 4, 0, 2).flatten(3).permute(0, 3, 1, 2)
-
-
 def _channels_last(x: Tensor) -> Tensor:
     """Lay images out as a CPU convolves and pools them fastest."""
     return x if x.is_cuda or x.dim() != 4 else x.contiguous(memory_format=torch.channels_last)
-
-
-def children_first(out: Tensor, count: int) -> Tensor:
-    """Turn (n, K·units, *space) into (K, n, units, *space)."""
-    return out.reshape(len(out), count, out.shape[1] // count, *out.shape[2:]).transpose(0, 1)
 
 
 def _lays_out_windows(layer: Layer, x: Tensor) -> bool:

@@ -27,7 +27,8 @@ from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
 from bocl.networks.graph import DRAWING, Add, Function, Graph, Layer, Multiply, Norm, Step
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
 from bocl.networks.norms import normalise_batch, normalise_blocks, normalise_masked, per_channel, scale_and_shift
-from bocl.networks.products import children_first, children_in_channels, own_product, plain_product, shared_product
+from bocl.networks.products import own_product, plain_product, shared_product
+from bocl.networks.stack_layout import children_first, children_in_channels
 from bocl.widths import Widths
 
 
@@ -278,14 +279,12 @@ class Children:
         prefix = f"norm/{norm.name}"
         if not self._own_norms:
             return self._norm_of_new(norm, x)
-        if norm.kind == "group":
-            x = self._group_norm(norm, x)
-        elif norm.kind == "layer":
-            x = self._layer_norm(norm, x)
-        else:
+        weight, bias = self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias")
+        if norm.kind == "batch":
             mean, var = self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"]
-            x = normalise_batch(norm, x, mean, var, training=self.training)
-        return scale_and_shift(x, self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias"))
+            return normalise_batch(norm, x, mean, var, weight, bias, training=self.training)
+        x = self._group_norm(norm, x) if norm.kind == "group" else self._layer_norm(norm, x)
+        return scale_and_shift(x, weight, bias)
 
     def _norm_of_new(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise frozen units with the scale, shift and statistics they have, and new ones with each child's."""

@@ -199,7 +199,8 @@ class WithStackedNorms(_InPlaceOf):
             else:
                 norm = Norm("", (0,), Source(None, 1), "batch", base.affine, base.eps, momentum=base.momentum)
                 mean, var = self.own["mean"], self.own["var"]
-                plain = normalise_batch(norm, stacked, mean, var, training=self.owner.training)
+                plain = normalise_batch(norm, stacked, mean, var, weight, bias, training=self.owner.training)
+                return plain.reshape(x.shape)
             shape = (count, 1, stacked.shape[2], *(1,) * (stacked.dim() - 3))
         if weight is not None:
             plain = plain * weight.view(shape)
