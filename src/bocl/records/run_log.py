@@ -148,7 +148,7 @@ class RunLog:
     @property
     def early(self) -> bool:
         """Whether the last task was finished by an earlier version, whose last checkpoint is the only one."""
-        return self.learnt_in[-1].format < FORMAT
+        return self.learnt_in[-1].format < 4
 
     @property
     def checkpoints(self) -> list[StoredFile]:
