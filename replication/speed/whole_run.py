@@ -46,4 +46,4 @@ def measure_run(
         records = run(config, Path(folder) / "run", device=device, data=data, on_cost=spent.append)
         seconds = time.perf_counter() - began
     training = sum(record.training_seconds for record in records)
-    return RunCost(preset, seconds, training, spent[0], 1 - training / seconds, spent[0] / seconds)
+    return RunCost(preset, seconds, training, spent[-1], 1 - training / seconds, spent[-1] / seconds)

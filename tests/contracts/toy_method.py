@@ -44,8 +44,8 @@ class Means:
     def parameters(self) -> dict[str, int]:
         return {"shared": 0, "heads": sum(means.numel() for means in self.tasks), "attention": 0, "norms": 0}
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        return {}, join_tensors([{"means": means} for means in self.tasks])
+    def stored(self, first: int = 0, last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return {}, join_tensors(({"means": means} for means in self.tasks[first:last]), first)
 
     def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> dict[str, tuple[int, ...]]:
         return {f"{task}/means": (count, self.pixels) for task, count in enumerate(classes)}

@@ -227,7 +227,7 @@ def test_a_damaged_file_is_named(copy):
 def test_a_journal_that_lost_its_last_task_does_not_fit_the_folder(copy):
     lines = (copy / JOURNAL).read_bytes().splitlines(keepends=True)
     (copy / JOURNAL).write_bytes(b"".join(lines[:-1]))
-    with pytest.raises(DriftError, match="checkpoints/task-01 is missing"):
+    with pytest.raises(DriftError, match="checkpoints/task-01/last is missing"):
         audit(copy)
 
 
@@ -318,10 +318,9 @@ def test_a_run_that_forgets_stops_before_it_records_that(tmp_path, small, forget
     assert sum(record["kind"] == "task" for record in read(tmp_path / JOURNAL)) == 1
 
 
-def test_without_its_audit_a_run_goes_on(tmp_path, small, forgetful):
+def test_without_its_audit_a_run_goes_on_and_what_is_written_of_the_first_task_stays(tmp_path, small, forgetful):
     assert len(run(small(), tmp_path, audit=False)) == 2
-    with pytest.raises(DriftError, match="task 1, 'permutation 1': tensor compact/head/bias is not"):
-        audit(tmp_path)
+    assert [task.canaries for task in audit(tmp_path).tasks] == [0.0, 0.0]
 
 
 def test_json_can_hold_what_was_found(finished):

@@ -96,12 +96,15 @@ class TestMoved:
         with pytest.raises(FolderError, match="is a run; give the folder above it"):
             plan("digits", out=str(begun))
 
-    def test_what_is_not_ours_in_a_stale_checkpoint_stays(self, begun, small):
-        (begun / "checkpoints/task-01/mine").mkdir()
-        (begun / "checkpoints/task-01/mine/thesis.txt").write_text("years of work")
-        run(small(), begun)
-        assert (begun / "checkpoints/task-01/mine/thesis.txt").read_text() == "years of work"
-        assert not (begun / "checkpoints/task-01/model.json").exists()
+    def test_what_is_not_ours_in_a_stale_checkpoint_stays(self, tmp_path, small):
+        def add(event):
+            if isinstance(event, TaskDone) and event.record.index == 0:
+                (tmp_path / "checkpoints/task-01/mine").mkdir()
+                (tmp_path / "checkpoints/task-01/mine/thesis.txt").write_text("years of work")
+
+        run(small("method=sn"), tmp_path, callback=add)
+        assert (tmp_path / "checkpoints/task-01/mine/thesis.txt").read_text() == "years of work"
+        assert not (tmp_path / "checkpoints/task-01/model.json").exists()
 
     def test_deleting_a_lock_lets_no_second_writer_in(self, tmp_path, small):
         run(small(), tmp_path / "whole")

@@ -49,7 +49,9 @@ def test_a_journal_that_lost_its_last_task_is_refused(tmp_path, small):
     last = [record["kind"] for record in read(tmp_path / JOURNAL)].index("task", 3)
     (tmp_path / JOURNAL).write_bytes(b"".join(lines(tmp_path)[:last]))
     before = content(tmp_path)
-    with pytest.raises(DamagedError, match="task-01 is missing"):  # it was removed once the second task was finished
+    with pytest.raises(
+        DamagedError, match="task-01/last is missing"
+    ):  # it was removed once the second task was finished
         run(config, tmp_path)
     assert content(tmp_path) == before
 

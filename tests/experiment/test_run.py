@@ -42,8 +42,7 @@ def journal(folder):
 
 
 def weights(folder):
-    (file,) = folder.glob("checkpoints/*/weights-*.safetensors")
-    return file.read_bytes()
+    return [file.read_bytes() for file in sorted(folder.glob("checkpoints/*/weights-*.safetensors"))]
 
 
 class Killed(BaseException):

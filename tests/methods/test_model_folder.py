@@ -191,8 +191,8 @@ def test_an_edited_model_is_refused(copy, name):
 
 # Content that makes no sense although its sha256 fits, for every method; what the message must say.
 FORGERIES = {
-    "format of another version": (lambda model: model.update(format=99), "has format 99; .* reads formats 1 to 2"),
-    "format of another kind": (lambda model: model.update(format="1"), "has format '1'; .* formats 1 to 2, a number"),
+    "format of another version": (lambda model: model.update(format=99), "has format 99; .* reads formats 1 to 3"),
+    "format of another kind": (lambda model: model.update(format="1"), "has format '1'; .* formats 1 to 3, a number"),
     "format true": (lambda model: model.update(format=True), "has format True;"),
     "format list": (lambda model: model.update(format=[1]), "has format"),
     "no format": (lambda model: model.pop("format"), "format"),

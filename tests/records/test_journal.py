@@ -280,7 +280,7 @@ class TestChain:
         path = tmp_path / "journal.jsonl"
         path.write_bytes(b'{"check":"0123456789abcdef","record":{"kind":"start"}}\n')
         for reader in (read, open_and_close):
-            with pytest.raises(FolderError, match=r"has format 1.*reads format 3"):
+            with pytest.raises(FolderError, match=r"has format 1.*reads format 4"):
                 reader(path)
 
 

@@ -152,7 +152,7 @@ CHANGES = [
         4,
         "different trials of other runs",
     ),
-    (put(0, "format", 4), 1, "it has format 4; this version of bocl reads format 3"),
+    (put(0, "format", 5), 1, "it has format 5; this version of bocl reads format 4"),
     (put(0, "config", {}), 1, "config.method"),
     (put(0, "config", "seed", "0"), 1, "config.seed"),
     (put(0, "config", "stream", {}), 1, "config.stream.tasks"),

@@ -60,6 +60,8 @@ def damages(run: Path, donor: Path, draw: random.Random) -> Iterator[Damage]:
     """Yield all damages of one run, or of one model; ``donor`` has the same settings and another seed."""
     for place in files_of(run):
         size = (run / place).stat().st_size
+        if not size:
+            continue  # that it is there is all that it says
         yield from _bytes_changed(place, (run / place).read_bytes(), draw)
         for length in sorted({0, 1, 7, 8, 9, size - 2, size - 1, *(draw.randrange(size) for _ in range(6))}):
             yield _edit("truncated", place, lambda data, at=length: data[:at], f"to {length} of {size} bytes")
@@ -221,10 +223,11 @@ def forgeries(run: Path, draw: random.Random) -> Iterator[Damage]:
     """Change one value anywhere, and every hash with it."""
     if (run / JOURNAL).exists():
         yield from _forged_records(run, draw)
-    model = next(run.rglob("model.json"))
-    content = json.loads(model.read_bytes())
-    for path in draw.sample(leaves := list(_leaves(content)), min(len(leaves), 60)):
-        yield _forged_model(path, draw.choice(VALUES))
+    models = sorted(run.rglob("model.json"))
+    for model in models:
+        content = json.loads(model.read_bytes())
+        for path in draw.sample(leaves := list(_leaves(content)), min(len(leaves), 60 // len(models))):
+            yield _forged_model(model.relative_to(run), path, draw.choice(VALUES))
     for place in files_of(run):
         if place.endswith(".safetensors"):
             yield from _forged_tensors(run, place, draw)
@@ -282,15 +285,14 @@ def write_journal(folder: Path, records: list[dict[str, Any]]) -> None:
     (folder / JOURNAL).write_text("".join(lines))
 
 
-def _forged_model(path: tuple[Any, ...], value: Any) -> Damage:
+def _forged_model(place: Path, path: tuple[Any, ...], value: Any) -> Damage:
     def do(folder: Path) -> None:
-        file = next(folder.rglob("model.json"))
-        content = json.loads(file.read_bytes())
+        content = json.loads((folder / place).read_bytes())
         _put(content, path, value)
-        file.write_text(json.dumps(content))
+        (folder / place).write_text(json.dumps(content))
         reseal(folder)
 
-    return Damage("forged model.json", f"{'.'.join(map(str, path))} = {value!r:.60}", ("",), do, forged=True)
+    return Damage("forged model.json", f"{place}: {'.'.join(map(str, path))} = {value!r:.60}", ("",), do, forged=True)
 
 
 def _forged_tensors(run: Path, place: str, draw: random.Random) -> Iterator[Damage]:
@@ -324,7 +326,7 @@ def _forged_tensors(run: Path, place: str, draw: random.Random) -> Iterator[Dama
         ("no metadata", {key: value for key, value in header.items() if key != "__metadata__"}),
     ):
         yield change(what, headed(changed))
-    method = json.loads(next(run.rglob("model.json")).read_bytes())["method"]
+    method = json.loads(min(run.rglob("model.json")).read_bytes())["method"]  # the first one is whole
     forgets = method in ("sn", "ewc", "gem", "den", "joint")  # whose earlier tasks are free to change
     counted = "checkpoints" in place or ("canaries/" in place and not forgets)
     for name in draw.sample(names, min(3, len(names))):
@@ -351,21 +353,12 @@ def _product(shape: list[int]) -> int:
 
 
 def reseal(folder: Path) -> None:
-    """Put right every hash of a run's folder: weights in their name and model.json, its seal, all in the journal."""
-    (model,) = folder.rglob("model.json")
-    content = json.loads(model.read_bytes())
-    (weights,) = model.parent.glob("weights-*")
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-    if isinstance(content.get("weights"), dict) and {"file", "sha256"} <= content["weights"].keys():
-        stated = content["weights"]
-        if stated["file"] == weights.name and stated["sha256"] != digest:
-            weights.rename(weights.with_name(_weights_name(digest)))
-            content["weights"] = {"file": _weights_name(digest), "sha256": digest}
-    try:
-        content["sha256"] = _seal(content)
-    except ValueError:
-        content["sha256"] = "0" * 64  # nothing to seal: an infinity
-    model.write_text(json.dumps(content))
+    """Put right every hash of a run's folder: weights in their name and model.json, its seal, all in the journal.
+
+    A model.json that adds to another one has the hash of that one.
+    """
+    for model in sorted(folder.rglob("model.json")):
+        _reseal_model(model)
     if not (folder / JOURNAL).exists():
         return
     records = read(folder / JOURNAL)
@@ -378,3 +371,24 @@ def reseal(folder: Path) -> None:
                 data = (folder / stored["file"]).read_bytes()
                 stored |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     write_journal(folder, records)
+
+
+def _reseal_model(model: Path) -> None:
+    content = json.loads(model.read_bytes())
+    before = content.get("before")
+    if isinstance(before, dict) and isinstance(before.get("folder"), str) and before.get("sha256") not in VALUES:
+        beside = model.parent.parent / before["folder"] / model.name
+        if beside.is_file():
+            before["sha256"] = hashlib.sha256(beside.read_bytes()).hexdigest()
+    (weights,) = model.parent.glob("weights-*")
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    if isinstance(content.get("weights"), dict) and {"file", "sha256"} <= content["weights"].keys():
+        stated = content["weights"]
+        if stated["file"] == weights.name and stated["sha256"] != digest:
+            weights.rename(weights.with_name(_weights_name(digest)))
+            content["weights"] = {"file": _weights_name(digest), "sha256": digest}
+    try:
+        content["sha256"] = _seal(content)
+    except ValueError:
+        content["sha256"] = "0" * 64  # nothing to seal: an infinity
+    model.write_text(json.dumps(content))

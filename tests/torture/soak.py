@@ -143,7 +143,7 @@ def _of_folder(folder: Path) -> Point:
         task = json.loads(journal.read().splitlines()[-1])["record"]
     pairs = [task["row"], task["validation_row"], task["attention"], task["proof"]["tensors"]]
     return {
-        "files": len(sizes),
+        "files": len(sizes) - sum(path.name == "model.json" for path in folder.rglob("*")),
         "bytes": sum(sizes),
         "pairs on disk": sum(len(json.dumps(each, separators=(",", ":"))) for each in pairs),
     }

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from bocl.errors import DamagedError, FolderError, InputError, WorkError
 from bocl.experiment.build import module_to_load
 from bocl.experiment.given import Recorded, recorded_stream
-from bocl.experiment.proof import canary_drift, changed_tensor
+from bocl.experiment.proof import canary_drift, changed_tensor, checked_again
 from bocl.experiment.provenance import machine, versions
 from bocl.experiment.store import recorded_config
 from bocl.methods.method import Learner
@@ -163,15 +163,15 @@ def _audit(
 
 
 def check_untouched(folder: Path, log: RunLog, method: Learner, row: Sequence[float]) -> None:
-    """Check that earlier tasks are untouched, when one more is learnt or picked for and not yet recorded.
+    """Check that earlier tasks are untouched, some in turn, when one more is learnt or picked for and not yet recorded.
 
     row  test accuracy on every task, the new one last
     """
     if method.forgets:
         return
-    tensors = method.tensors_by_task()
-    for task, record in enumerate(log.tasks[: len(row) - 1]):
-        _check_tensors(folder, log, tensors[task], task)
+    for task in checked_again(len(row) - 1):
+        record = log.tasks[task]
+        _check_tensors(folder, log, method, task)
         _check_canaries(folder, log, method, task)
         allowed = _tolerance(ACCURACY, log.learnt_in[task], *_here(method))
         _compare(folder, record, "test", record.row[-1], row[task], f"after task {len(row)}", allowed)
@@ -181,15 +181,14 @@ def check_files(folder: Path, log: RunLog) -> int:
     """Check every file that the journal names and that is still needed; return their number."""
     for file in log.files:
         read_stored(folder, file)
-    return len(log.files) + 1  # the weights, which model.json names and loading checks
+    return len(log.files) + len(log.checkpoints)  # the weights, which each model.json names and loading checks
 
 
 def check_learner(folder: Path, log: RunLog, method: Learner) -> tuple[dict[int, int], dict[int, float]]:
     """Check what a learner stores and answers; return {task: tensors} and {task: how far its canaries are off}."""
     _check_same_learner(folder, log, method)
     checked = range(len(log.tasks))[-1:] if method.forgets else range(len(log.tasks))
-    stored = method.tensors_by_task()
-    tensors = {task: _check_tensors(folder, log, stored[task], task) for task in checked}
+    tensors = {task: _check_tensors(folder, log, method, task) for task in checked}
     return tensors, {task: _check_canaries(folder, log, method, task) for task in checked}
 
 
@@ -206,9 +205,9 @@ def _check_same_learner(folder: Path, log: RunLog, method: Learner) -> None:
             raise DriftError(f"{folder}: the checkpoint has the {what} {found}, the journal {recorded}")
 
 
-def _check_tensors(folder: Path, log: RunLog, tensors: Mapping[str, Tensor], task: int) -> int:
+def _check_tensors(folder: Path, log: RunLog, method: Learner, task: int) -> int:
     recorded = log.proofs[task].tensors
-    name = changed_tensor(tensors, recorded)
+    name = changed_tensor(method.tensors_of(task), recorded)
     if name is not None:
         raise DriftError(f"{_about(folder, log.tasks[task])}: tensor {name} is not the one recorded")
     return len(recorded)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bocl.errors import FolderError, InputError
 from bocl.experiment.audit import check_untouched, refuse_journal, same_data
 from bocl.experiment.build import module_to_load
-from bocl.experiment.proof import make_canaries
+from bocl.experiment.proof import checked_again, make_canaries
 from bocl.experiment.round_archive import read_child, reads_of_child
 from bocl.experiment.scoring import ScoredSamples, mean_gates, score
 from bocl.experiment.store import RunStore, recorded_config
@@ -73,24 +73,25 @@ def pick(
         method: BOCL = load(folder / store.log.checkpoint, device=device, network=module)
         growth = read_child(store, method.network, before.trials, number, method.seen[-1].classes)
         method.replace_last(growth)
-        tasks = [stream[index] for index in range(carried, before.index + 1)]
+        again = [index for index in checked_again(before.index) if index >= carried]
+        *_, picked_for = tasks = [stream[index] for index in (*again, before.index)]
         samples = ScoredSamples(method, stream, tasks)
-        row = before.row[:carried] + score(method, samples.test, carried)
+        row = score(method, samples.test, before.row[:-1])
         check_untouched(folder, store.log, method, row)
         record = PickRecord(
             task=before.index,
             number=store.log.picks.get(before.index, 0) + 1,
             widths=trial.widths,
-            validation_row=before.validation_row[:carried] + score(method, samples.validation, carried),
+            validation_row=score(method, samples.validation, before.validation_row[:-1]),
             row=row,
             parameters=method.network.parameters_by_task()[-1],
             stored=sum(method.parameters().values()),
-            attention=mean_gates(method, before.index, samples.validation[-1]),
+            attention=mean_gates(method, before.index, samples.validation[before.index]),
             reads=growth.reads,
         )
         trials, base = store.log.prior_trials, start.base
         store.start(config, method, start.data, given=start.given, prior_trials=trials, base=base)
-        store.commit(record, method, make_canaries(method, tasks[-1]))
+        store.commit(record, method, make_canaries(method, picked_for))
         return Picked(before, store.finished[-1])
 
 

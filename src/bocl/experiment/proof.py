@@ -1,5 +1,7 @@
 """What is written when a task is finished, so that it can be checked later: hashes and canaries.
 
+After each task some of the earlier ones are checked by it; an audit checks all.
+
 A canary is an input whose logits are kept. If they are still the same, the task still computes the same.
 """
 
@@ -16,6 +18,15 @@ from bocl.methods.method import Learner
 from bocl.tasks.task import Task
 
 CANARIES = 16
+MOST_CHECKED = 16  # earlier tasks after each task, so that a late task takes no longer than an early one
+
+
+def checked_again(done: int) -> list[int]:
+    """Return which of ``done`` earlier tasks are checked after one more: all in turn, so many at a time."""
+    begin = 0
+    for earlier in range(1, done):
+        begin = (begin + MOST_CHECKED) % earlier
+    return sorted({(begin + step) % done for step in range(min(MOST_CHECKED, done))})
 
 
 def hashes(tensors: Mapping[str, Tensor]) -> dict[str, str]:

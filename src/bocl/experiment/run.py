@@ -71,7 +71,7 @@ def run(
     audit          prove after every task that the earlier ones are untouched, else stop with WorkError
     shares_device  how many runs share it, for the record: the times of a run that shared it are not its own
     headline       whether the run stands for its method in its study, for the record
-    on_cost        called at the end with the seconds that writing and auditing took
+    on_cost        called after every task with the seconds that writing and auditing took so far
     """
     if network is None:
         base = build_base(config, data, device)
@@ -151,15 +151,15 @@ def run_tasks(
         for task in _one_ahead(stream, len(store.finished), first):
             recalled = len(store.log.rounds.get(task.index, []))
             callback(TaskStarted(task.index, len(stream), task.name, recalled))
-            record = _learn_one(config, store, learner, task, samples, callback, carried)
+            record = _learn_one(config, store, learner, task, samples, callback)
             with store.timed():
                 if audit:
                     check_untouched(store.folder, store.log, learner, record.row)
                 canaries = make_canaries(learner, task)
             store.commit(record, learner, canaries)
+            if on_cost is not None:
+                on_cost(store.seconds)
             callback(TaskDone(record))
-        if on_cost is not None:
-            on_cost(store.seconds)
         return store.finished
 
 
@@ -170,24 +170,20 @@ def _learn_one(
     task: Task,
     samples: ScoredSamples,
     callback: Callback,
-    carried: int,
 ) -> TaskRecord:
-    """Learn one task, score every task seen, and return the record; nothing of it is written yet.
-
-    carried  the first tasks, whose accuracies are those on record
-    """
+    """Learn one task, score it and earlier ones, and return the record; nothing of it is written yet."""
     archive = RoundArchive(store, task.index)
     began = time.perf_counter()
     learned = learner.learn(task, callback, trainer=archive)
     seconds = time.perf_counter() - began + archive.recalled_seconds
     samples.add(task)
-    last = store.finished[-1] if carried else None
+    last = store.finished[-1] if store.finished else None
     return TaskRecord(
         index=task.index,
         name=task.name,
         widths=learned.widths,
-        validation_row=(last.validation_row[:carried] if last else ()) + score(learner, samples.validation, carried),
-        row=(last.row[:carried] if last else ()) + score(learner, samples.test, carried),
+        validation_row=score(learner, samples.validation, last.validation_row if last else ()),
+        row=score(learner, samples.test, last.row if last else ()),
         parameters=learned.parameters,
         stored=sum(learner.parameters().values()),
         trials=learned.trials,
@@ -197,9 +193,9 @@ def _learn_one(
         training_seconds=learned.effort.seconds,
         extra_numbers=learner.extra_numbers(),
         units=learned.units,
-        attention=mean_gates(learner, task.index, samples.validation[-1]),
+        attention=mean_gates(learner, task.index, samples.validation[task.index]),
         diagnostics=learned.diagnostics,
-        bests=score_bests(store, learner, learned.trials, samples.test[-1]) if config.test_curve else (),
+        bests=score_bests(store, learner, learned.trials, samples.test[task.index]) if config.test_curve else (),
         reads=learned.reads,
         limit=learned.limit,
         bounds=learned.bounds,

@@ -1,16 +1,20 @@
 """What is measured when a task is learnt and nothing is left to choose.
 
+A method that forgets nothing is measured on the new task, and on the earlier ones that are checked again. Of the others
+the accuracies are those on record: they stand for as long as the tasks are untouched, which an audit shows of all.
+
 The test split is looked at only here and in an audit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
 
+from bocl.experiment.proof import checked_again
 from bocl.experiment.round_archive import read_child
 from bocl.experiment.store import RunStore
 from bocl.methods.method import Learner
@@ -26,21 +30,29 @@ class ScoredSamples:
     """The validation and test samples of every task seen, on the learner's device."""
 
     def __init__(self, learner: Learner, stream: TaskStream, tasks: Sequence[Task]) -> None:
-        self.validation: list[DeviceSplit] = []
-        self.test: list[DeviceSplit] = []
+        self.validation: dict[int, DeviceSplit] = {}
+        self.test: dict[int, DeviceSplit] = {}
         self._device, self._stream = learner.device, stream
         for task in tasks:
             self.add(task)
 
     def add(self, task: Task) -> None:
         """Bring the next task's samples to the device."""
-        self.validation.append(to_device(task.validation, self._device))
-        self.test.append(to_device(self._stream.test_split(task.index), self._device))
+        self.validation[task.index] = to_device(task.validation, self._device)
+        self.test[task.index] = to_device(self._stream.test_split(task.index), self._device)
 
 
-def score(learner: Learner, splits: Sequence[DeviceSplit], first: int = 0) -> tuple[float, ...]:
-    """Return the accuracy on every task from number ``first`` on, one split each."""
-    return tuple(accuracy(partial(learner.logits, task=task), split) for task, split in enumerate(splits, first))
+def score(learner: Learner, splits: Mapping[int, DeviceSplit], before: Sequence[float]) -> tuple[float, ...]:
+    """Return the accuracy on every task, the new one last, as far as it is measured now and its samples are at hand.
+
+    before  those of the earlier tasks that are on record
+    """
+    new = len(before)
+    asked = range(new) if learner.forgets else checked_again(new)
+    measured = {
+        task: accuracy(partial(learner.logits, task=task), splits[task]) for task in (*asked, new) if task in splits
+    }
+    return (*(measured.get(task, recorded) for task, recorded in enumerate(before)), measured[new])
 
 
 def mean_gates(learner: Learner, task: int, validation: DeviceSplit) -> dict[str, tuple[float, ...]]:

@@ -3,8 +3,10 @@
     journal.jsonl                            what happened, one record per line (records/run_log.py)
     rounds/task-NN/round-NNN.safetensors     children of the task under way and of the last finished one
     canaries/task-NN.safetensors             a few inputs and logits of every finished task
-    checkpoints/task-NN/                     the learner after the last finished task
+    checkpoints/task-NN/                     what every finished task added to the learner; the last has a file `last`
     …/task-NN-pick-N                         the same after a pick, in place of the one before
+
+A method that changes earlier tasks has one checkpoint, of the whole learner after the last finished task.
 
 A round, task or pick counts once its record is in the journal. Its files are written before the record, and files
 it makes stale are removed after it, so the journal never names a file that is missing.
@@ -29,14 +31,14 @@ from bocl.experiment.config import Config
 from bocl.experiment.proof import hashes
 from bocl.experiment.provenance import machine, versions
 from bocl.methods.method import Learner
-from bocl.methods.saving import read_state, save
+from bocl.methods.saving import read_state, save, save_added
 from bocl.methods.tensor_files import read_tensors, write_tensors
-from bocl.records.files import FULL, cannot_write, describe, make_folder, remove
+from bocl.records.files import FULL, cannot_write, describe, make_folder, remove, write_whole
 from bocl.records.identity import lasting_settings
 from bocl.records.interrupts import held_back
 from bocl.records.journal import FORMAT, Journal, read, to_json
 from bocl.records.record import GivenTask, PickRecord, Proof, RoundRecord, TaskRecord
-from bocl.records.run_log import JOURNAL, RunLog, canaries_place, check_checkpoint, checkpoint_place, round_place
+from bocl.records.run_log import JOURNAL, LAST, RunLog, canaries_place, check_checkpoint, checkpoint_place, round_place
 from bocl.settings import digest, parse_value, to_plain
 from bocl.wording import counted
 
@@ -109,7 +111,7 @@ class RunStore:
         """Finish what is being written before a signal stops the run; the session is recorded before all it writes."""
         with self.timed(), held_back():
             self._journal.check_place()
-            _refuse_links(self.folder)
+            _refuse_links(self.folder, self._at_work)
             if self._begun is not None:
                 begun, self._begun = self._begun, None
                 self._append(begun)
@@ -184,17 +186,31 @@ class RunStore:
             kind, task, pick = "pick", record.task, record.number
         else:
             kind, task, pick = "task", record.index, 0
+        # What takes the place of a checkpoint that is whole, as those of earlier versions are, is whole.
+        partial = self.log.proofs[task].partial if pick else task > 0 and not learner.forgets
+        at_work = self._at_work
         with self._writing():
             checkpoint = checkpoint_place(task, pick)
             remove(self.folder / checkpoint)  # what a killed process may have left in this place
-            save(learner, self.folder / checkpoint)
+            if partial:
+                save_added(learner, self.folder / checkpoint, self.log.proofs[task - 1].checkpoint)
+            else:
+                save(learner, self.folder / checkpoint)
+            write_whole(self.folder / checkpoint / LAST, b"")
             proof = Proof(
-                hashes(learner.tensors_by_task()[task]),
+                hashes(learner.tensors_of(task)),
                 write_tensors(self.folder, canaries_place(task, pick), canaries, f"canaries, format {TENSOR_FORMAT}"),
                 describe(f"{checkpoint}/model.json", (self.folder / checkpoint / "model.json").read_bytes()),
+                partial,
             )
             self._append({"kind": kind, **asdict(record), "proof": asdict(proof)})
-            self._remove_stale()
+            self._remove_stale(at_work)
+
+    @property
+    def _at_work(self) -> tuple[str, str]:
+        """How the names of files and folders begin that may change now: of the last finished task, and of the next."""
+        done = len(self.finished)
+        return f"task-{done:02d}", f"task-{done + 1:02d}"
 
     def _append(self, record: Mapping[str, Any]) -> None:
         plain: Any = to_json(record, "record")
@@ -207,19 +223,24 @@ class RunStore:
             self._journal.mend()
             self._remove_stale()
 
-    def _remove_stale(self) -> None:
+    def _remove_stale(self, beginnings: Sequence[str] = ("task-",)) -> None:
         """Remove our files that no record needs any more: those that a finished task made stale.
+
+        beginnings  of the names of the files and folders that are looked at: all of ours unless told
 
         A file of the next task that no record names was left by a killed process. It is written again before a record
         names it, so it stays until then: what the journal cannot account for is never removed.
         """
         done = len(self.finished)
-        wanted = {stored.file for stored in self.log.files} | ({self.log.checkpoint} if done else set())
-        for pattern in ("checkpoints/*", "canaries/*", "rounds/task-*/*"):
-            for path in self.folder.glob(pattern):
-                place = path.relative_to(self.folder).as_posix()
-                if place not in wanted and _OURS.fullmatch(path.name) and _task_of(place) <= done:
-                    remove(path)
+        wanted = {stored.file.removesuffix("/model.json") for stored in self.log.files}
+        for beginning in beginnings:
+            for pattern in (f"checkpoints/{beginning}*", f"canaries/{beginning}*", f"rounds/{beginning}*/*"):
+                for path in self.folder.glob(pattern):
+                    place = path.relative_to(self.folder).as_posix()
+                    if place not in wanted and _OURS.fullmatch(path.name) and _task_of(place) <= done:
+                        remove(path)
+        for stored in self.log.checkpoints[-2:-1]:
+            remove((self.folder / stored.file).with_name(LAST))
         for path in self.folder.glob("rounds/task-*"):
             if path.is_dir() and not any(path.iterdir()):
                 remove(path)
@@ -250,10 +271,14 @@ def _check_accounted(folder: Path, log: RunLog) -> None:
             )
 
 
-def _refuse_links(folder: Path) -> None:
-    """Refuse a run with links among its folders: what is written and removed through them is not the run's."""
+def _refuse_links(folder: Path, beginnings: Sequence[str] = ("",)) -> None:
+    """Refuse a run with links among its folders: what is written and removed through them is not the run's.
+
+    beginnings  of the names of the checkpoints that are looked at: all unless told
+    """
     ours = [folder / name for name in ("rounds", "canaries", "checkpoints")]
-    for path in (*ours, *folder.glob("rounds/*"), *folder.glob("checkpoints/*")):
+    checkpoints = (path for beginning in beginnings for path in folder.glob(f"checkpoints/{beginning}*"))
+    for path in (*ours, *folder.glob("rounds/*"), *checkpoints):
         if path.is_symlink():
             raise FolderError(
                 f"{path} is a link, and a run writes and removes only what lies in its own folder; put the folder "

@@ -174,8 +174,11 @@ class BOCL(GrowingLearner):
         if self.history:
             self.history[-1] = replace(self.history[-1], best=growth.widths)
 
-    def _kept(self) -> State:
-        kept = {"history": self.history, "prior_trials": self.prior_trials}
+    def _kept(self, first: int = 0, /) -> State:
+        since = max(len(self.history) - (len(self.seen) - first), 0)  # the first task may not have been searched
+        kept: dict[str, Sequence[Experience]] = {"history": self.history[since:]}
+        if not first:
+            kept["prior_trials"] = self.prior_trials
         return State({name: to_json([asdict(entry) for entry in kept[name]], name) for name in kept}, {})
 
     def _check_kept(self, kept: State, seen: Sequence[SeenTask], /) -> None:

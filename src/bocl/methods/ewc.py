@@ -165,7 +165,7 @@ class EWC(Learner):
             return self.quadratic.move(fisher, network.tensors, settings.decay)
         return self.quadratic.add(fisher, network.tensors)
 
-    def _kept(self) -> State:
+    def _kept(self, _first: int = 0, /) -> State:
         if self.quadratic is None:
             return State({}, {})
         parts = {part: getattr(self.quadratic, part) for part in PARTS}

@@ -118,7 +118,7 @@ class GEM(Learner):
         self.network = network
         return replace(learned, effort=learned.effort + shown)
 
-    def _kept(self) -> State:
+    def _kept(self, _first: int = 0, /) -> State:
         return State({}, join_tensors([{"raw": split.raw, "labels": split.labels} for split in self.samples]))
 
     def _check_kept(self, kept: State, seen: Sequence[SeenTask], /) -> None:

@@ -94,12 +94,10 @@ class GrowingLearner(Learner):
         """Return what every task added."""
         return [growth.widths for growth in self.network.growths]
 
-    def tensors_by_task(self) -> list[dict[str, Tensor]]:
-        """Return every tensor of each task, as stored and, ``compact/…``, as used to predict."""
-        return [
-            {**own, **{f"compact/{name}": tensor for name, tensor in weights.items()}}
-            for own, weights in zip(self.network.tensors_by_task(), self.network.compact_weights(), strict=True)
-        ]
+    def tensors_of(self, task: int) -> dict[str, Tensor]:
+        """Return every tensor of a task, as stored and, ``compact/…``, as used to predict."""
+        used = self.network.tasks[task].weights
+        return super().tensors_of(task) | {f"compact/{name}": tensor for name, tensor in used.items()}
 
     def gate_openness(self, task: int, inputs: Tensor, /) -> dict[str, Tensor]:
         """Return {gated layer: mean gate on the units of every task up to this one}; NaN for tasks it does not read."""

@@ -26,7 +26,6 @@ from bocl.errors import DataError
 from bocl.methods.failures import Listener, out_of_memory_explained
 from bocl.methods.rounds import LocalTrainer, RoundTrainer
 from bocl.methods.seen import SeenTask, check_inputs, check_task, check_text, seen_from, task_number, text_from
-from bocl.networks.by_task import part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Shapes
@@ -109,8 +108,12 @@ class Network(Protocol):
         """Count what is stored, by part: shared, heads, attention, norms."""
         ...
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what is saved: facts as JSON values, and every tensor. The classes are saved by the learner."""
+    def stored(self, first: int = 0, last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: facts as JSON values, and every tensor. The classes are saved by the learner.
+
+        A network whose tasks are frozen gives what the tasks ``first`` to before ``last`` added: a fact that grows is a
+        list to which they add, and their tensors are called ``TASK/NAME``. Another network gives all it has.
+        """
         ...
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int], /) -> Shapes:
@@ -285,12 +288,15 @@ class Learner:
 
     # What is kept between two tasks.
 
-    def state(self) -> State:
-        """Return what has been learnt: the network's, the tasks seen, and what the method keeps besides."""
-        kept = self._kept()
-        facts, tensors = self.network.stored()
-        text = {} if self.text is None else {"text": asdict(self.text)}
-        facts = {**facts, "seen": [asdict(entry) for entry in self.seen], **text, **kept.facts}
+    def state(self, first: int = 0) -> State:
+        """Return what has been learnt: the network's, the tasks seen, and what the method keeps besides.
+
+        first  where the method forgets nothing: the number of the first task whose additions are wanted
+        """
+        kept = self._kept(first)
+        facts, tensors = self.network.stored(first)
+        text = {} if self.text is None or first else {"text": asdict(self.text)}
+        facts = {**facts, "seen": [asdict(entry) for entry in self.seen[first:]], **text, **kept.facts}
         return State(facts, {**tensors, **{EXTRA + name: value for name, value in kept.tensors.items()}})
 
     def check_state(self, state: State) -> None:
@@ -309,8 +315,8 @@ class Learner:
         self.network.restore(state.facts, own, [entry.classes for entry in self.seen])
         self._restore_kept(State(state.facts, kept))
 
-    def _kept(self) -> State:
-        """Return what the method keeps besides its network."""
+    def _kept(self, _first: int = 0, /) -> State:
+        """Return what the method keeps besides its network; where it forgets nothing, from this task's number on."""
         return State({}, {})
 
     def _check_kept(self, kept: State, _seen: Sequence[SeenTask], /) -> None:
@@ -334,19 +340,21 @@ class Learner:
 
     def extra_numbers(self) -> int:
         """Count the numbers kept besides the parameters, to learn later tasks with."""
-        return sum(tensor.numel() for tensor in self._kept().tensors.values())
+        return sum(tensor.numel() for tensor in self._kept(len(self.seen)).tensors.values())
 
     def widths_by_task(self) -> list[Widths] | None:
         """Return what every task added, where the state says it."""
         return None
 
-    def tensors_by_task(self) -> list[dict[str, Tensor]]:
-        """Return every tensor and buffer each task computes with.
+    def tensors_of(self, task: int) -> dict[str, Tensor]:
+        """Return every tensor and buffer that a task computes with; what all tasks share is with the first.
 
         A method that changes earlier tasks stores nothing for one task only: all it stores is given for each.
         """
-        tensors = self.state().tensors
-        return [tensors] * len(self.seen) if self.forgets else part_tensors(tensors, len(self.seen))
+        if self.forgets:
+            return self.state().tensors
+        _, tensors = self.network.stored(task, task + 1)
+        return {name.removeprefix(f"{task}/"): tensor for name, tensor in tensors.items()}
 
     def gate_openness(self, _task: int, _inputs: Tensor, /) -> dict[str, Tensor]:
         """Return {gated layer: mean gate on the units of every task up to this one}; nothing without gates."""

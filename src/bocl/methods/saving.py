@@ -4,6 +4,10 @@
                                   and a sha256 over all of these
     weights-<hash>.safetensors    every tensor, and what a module of the user's gives for a few made-up samples
 
+In a run, a model of a method that forgets nothing may be spread over several folders side by side. The first holds a
+whole model. Each of the others holds what one more task added: its facts and weights, and ``before``, the name of the
+folder that it adds to and the hash of the model.json in there.
+
 The weights are written first and model.json, which names them, last: a folder holds the old model or the
 new one, never half of one. One save at a time works on a folder, and a load next to a save sees the old model or the
 new one. What is read is checked whole before a learner is built on it.
@@ -16,7 +20,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -39,17 +43,20 @@ from bocl.networks.low_rank.network import FactoredNetwork, alike, made_up_sampl
 from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, make_folder, open_file, write_whole
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
+from bocl.records.record import Sha256, StoredFile
 from bocl.records.run_log import JOURNAL, RunLog, check_checkpoint
 from bocl.settings import parse_value, to_plain
 from bocl.training.device import resolve_device
 from bocl.training.precision import repeatable_products
 from bocl.training.surroundings import usual_surroundings
 
-FORMAT = 2
+FORMAT = 3  # 2 was never spread over several folders, 1 called some settings and facts by other names
 TENSOR_FORMAT = 1  # of the file of weights
 MOST_BYTES = 1 << 28  # of model.json, which holds no weights
 _FILE = "model.json"
 _PARTS = ("method", "settings", "graph", "facts", "weights", "sha256")
+_ADDED_PARTS = ("before", "facts", "weights", "sha256")
+_BESIDE = re.compile(r"task-\d{2,}(-pick-\d+)?")  # what the folder of a checkpoint is called
 _NOT_SAVED = ("device", "searcher")
 _NOT_SETTINGS = (*_NOT_SAVED, "prior_trials")  # which is among the facts
 _UNFINISHED = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)(\.[0-9a-f]{8})?\.partial")
@@ -69,18 +76,28 @@ _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, Recur
 @usual_surroundings()
 def save(method: Learner, folder: str | Path) -> None:
     """Write a learner to a folder, which must be new, empty or hold an older save."""
-    folder = Path(folder)
-    state = method.state()
+    about = {"method": method.name, "settings": _settings_of(method), "graph": _network_json(method.graph)}
     outputs = _made_up_outputs(method)
-    checked = {} if outputs is None else {_MADE_UP: outputs}
+    _save(Path(folder), about, method.state(), {} if outputs is None else {_MADE_UP: outputs})
+
+
+@usual_surroundings()
+def save_added(method: Learner, folder: Path, before: StoredFile) -> None:
+    """Write to a new folder what a learner's last task added to the model that is beside it.
+
+    before  the model.json there
+    """
+    about = {"before": {"folder": Path(before.file).parent.name, "sha256": before.sha256}}
+    _save(folder, about, method.state(len(method.seen) - 1), {})
+
+
+def _save(folder: Path, about: Mapping[str, Any], state: State, checked: Mapping[str, Tensor]) -> None:
     weights = pack({**state.tensors, **checked}, f"model, format {TENSOR_FORMAT}")
     digest = hashlib.sha256(weights).hexdigest()
     name = _weights_name(digest)
     model = {
         "format": FORMAT,
-        "method": method.name,
-        "settings": _settings_of(method),
-        "graph": _network_json(method.graph),
+        **about,
         "facts": as_json(state.facts, "facts"),
         "weights": {"file": name, "sha256": digest},
     }
@@ -210,11 +227,11 @@ def load(
     """
     resolve_device(device)  # a mistake of the caller is raised before, and apart from, what is wrong with the folder
     folder = _last_checkpoint(Path(folder))
-    model = _read_model(folder)
+    ((whole, model), *_) = _read_models(folder)
     path = folder / _FILE
     if model["method"] not in METHODS:
         raise FolderError(
-            f"{path} is of an unknown method {_show(model['method'])}" + did_you_mean(model["method"], METHODS)
+            f"{whole / _FILE} is of an unknown method {_show(model['method'])}" + did_you_mean(model["method"], METHODS)
         )
     kind = METHODS[model["method"]].load()
     _check_options(kind, options)
@@ -282,7 +299,7 @@ def _network_of(
 
 
 def check_whole(folder: Path) -> None:
-    """Refuse a folder in which a part of the model is missing or damaged; it is not built."""
+    """Refuse a folder with a model of which a part is missing or damaged; it is not built."""
     _read_both(folder)
 
 
@@ -337,31 +354,54 @@ def _last_checkpoint(folder: Path) -> Path:
     return folder / log.checkpoint
 
 
-def _read_model(folder: Path) -> dict[str, Any]:
-    """Return what model.json holds once its format, its seal and the kind of its entries are right."""
+def _read_models(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the folders that a model is spread over, and what model.json holds in each; the first one is whole."""
+    found = [(folder, _read_model(folder))]
+    while "before" in found[0][1]:
+        path, model = found[0]
+        beside = path.parent / model["before"]["folder"]
+        found.insert(0, (beside, _read_model(beside, model["before"]["sha256"])))
+    return found
+
+
+def _read_model(folder: Path, sha256: str | None = None) -> dict[str, Any]:
+    """Return what model.json holds once its format, its seal and the kind of its entries are right.
+
+    sha256  that the file must have
+    """
     path = folder / _FILE
     try:
         if path.stat().st_size > MOST_BYTES:
             raise FolderError(f"{path} cannot be a model: it has more than {MOST_BYTES:,} bytes")
         with open_file(path) as stream:
-            model = json.loads(stream.read())
+            data = stream.read()
+        if sha256 not in (None, hashlib.sha256(data).hexdigest()):
+            raise FolderError(f"{path} is damaged: its hash is not the one in the model that adds to it")
+        model = json.loads(data)
         if not isinstance(model, dict) or "format" not in model:
             raise FolderError(f"{path} cannot be read as a model: it is not a table with a format")
         if type(model["format"]) is not int or not 1 <= model["format"] <= FORMAT:
             shown = _show(model["format"])
             raise FolderError(f"{path} has format {shown}; this version of bocl reads formats 1 to {FORMAT}, a number")
-        missing = [name for name in _PARTS if name not in model]
+        added = "before" in model
+        missing = [name for name in (_ADDED_PARTS if added else _PARTS) if name not in model]
         if missing:
             raise FolderError(f"{path} cannot be read as a model: it lacks {', '.join(missing)}")
         if model["sha256"] != _seal(model):
             raise FolderError(f"{path} was edited or damaged: its content does not have the sha256 it names")
-        parse_value(str, model["method"], "method")
-        for name in ("settings", "graph", "facts"):
+        if added:
+            before = parse_value(dict[str, str], model["before"], "before")
+            parse_value(Sha256, before["sha256"], "before.sha256")
+            if not _BESIDE.fullmatch(before["folder"]):
+                raise ValueError(f"before.folder is {_show(before['folder'])}, which is no name of a checkpoint")
+        else:
+            parse_value(str, model["method"], "method")
+        for name in ("facts",) if added else ("settings", "graph", "facts"):
             parse_value(dict[str, Any], model[name], name)
         weights = parse_value(dict[str, str], model["weights"], "weights")
         if weights["file"] != _weights_name(weights["sha256"]) or not _WEIGHTS.fullmatch(weights["file"]):
             raise ValueError(f"weights.file is {_show(weights['file'])}, which is not the name of its weights")
-        model = upgrade(model)
+        model = model if added else upgrade(model)
     except FileNotFoundError:
         raise FolderError(f"{folder} holds no model: there is no {_FILE} in it, nor the {JOURNAL} of a run") from None
     except OSError as error:
@@ -374,14 +414,26 @@ def _read_model(folder: Path) -> dict[str, Any]:
 
 
 def _read_both(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return model.json and the tensors it names, of one save."""
+    """Return what model.json would hold if the model were not spread over several folders, and all its tensors."""
     while True:
-        model = _read_model(folder)
+        models = _read_models(folder)
         with suppress(FolderError):
-            return model, _read_tensors(folder, model)
+            return _joined(models)
         # Perhaps a save replaced the model between the two looks. If it is the same one, its weights must be there now.
-        if _read_model(folder) == model:
-            return model, _read_tensors(folder, model)
+        if _read_models(folder) == models:
+            return _joined(models)
+
+
+def _joined(models: Sequence[tuple[Path, dict[str, Any]]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return one model and its tensors. A list among the facts goes on in the next part; else what is later counts."""
+    facts: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
+    for folder, model in models:
+        for name, value in model["facts"].items():
+            goes_on = isinstance(value, list) and isinstance(facts.get(name), list)
+            facts[name] = [*facts[name], *value] if goes_on else value
+        tensors |= _read_tensors(folder, model)
+    return {**models[0][1], "facts": facts}, tensors
 
 
 def _read_tensors(folder: Path, model: Mapping[str, Any]) -> dict[str, Any]:

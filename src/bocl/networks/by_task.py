@@ -14,9 +14,9 @@ from bocl.errors import NetworkError
 T = TypeVar("T")
 
 
-def join_tensors(by_task: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """Put the tensors or shapes of every task into one mapping."""
-    return {f"{task}/{name}": value for task, values in enumerate(by_task) for name, value in values.items()}
+def join_tensors(by_task: Iterable[Mapping[str, T]], first: int = 0) -> dict[str, T]:
+    """Put the tensors or shapes of every task, from number ``first`` on, into one mapping."""
+    return {f"{task}/{name}": value for task, values in enumerate(by_task, first) for name, value in values.items()}
 
 
 def sha256_of(tensors: Mapping[str, Tensor]) -> str:

@@ -149,8 +149,11 @@ def check_reads(reads: Sequence[tuple[int, ...]], *, with_lineage: bool = True) 
         place = f"facts.growths[{task}].reads"
         fits = list(others) == sorted(set(others)) and all(0 <= other < task for other in others)
         _require(fits, f"{place} is {others}; it must be numbers of earlier tasks in order")
-        for other in others if with_lineage else ():
-            _require(set(reads[other]) <= set(others), f"{place} has {other}, but not all that it reads")
+        there, covered = set(others), set[int]()
+        for other in reversed(others) if with_lineage else ():
+            if other not in covered:  # what is covered reads nothing that is not
+                _require(there.issuperset(reads[other]), f"{place} has {other}, but not all that it reads")
+                covered.update(reads[other])
 
 
 def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:

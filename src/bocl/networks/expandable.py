@@ -172,18 +172,20 @@ class ExpandableNetwork:
         del self.growths[-1], self.tasks[-1]
         self._joined = {}
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def stored(self, first: int = 0, last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return what is saved: the widths, classes and reads of every growth, and every tensor, ``TASK/NAME``.
 
-        A growth that reads all earlier tasks has no ``reads``, as in early files.
+        A growth that reads all earlier tasks has no ``reads``, as in early files. The pretrained base, which all read,
+        is with the first.
         """
+        kept = self.growths[first:last]
         growths = [
             {"widths": list(growth.widths), "classes": growth.classes}
             | ({} if growth.reads == tuple(range(task)) else {"reads": list(growth.reads)})
-            for task, growth in enumerate(self.growths)
+            for task, growth in enumerate(kept, first)
         ]
-        base = {f"{BASE}{name}": tensor for name, tensor in self.base.items()}
-        return {"growths": growths}, {**base, **join_tensors(growth.tensors for growth in self.growths)}
+        base = {} if first else {f"{BASE}{name}": tensor for name, tensor in self.base.items()}
+        return {"growths": growths}, {**base, **join_tensors((growth.tensors for growth in kept), first)}
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor; refuse growths that do not fit the network."""
@@ -228,15 +230,6 @@ class ExpandableNetwork:
         """Count what is stored, by part; the pretrained base is a part of its own."""
         base = {"base": sum(count_tensors(self.base).values())} if self.pretrained else {}
         return {**base, **count_tensors(*(growth.tensors for growth in self.growths))}
-
-    def tensors_by_task(self) -> list[Mapping[str, Tensor]]:
-        """Return the tensors that each task added; those of the pretrained base, which all read, are with the first."""
-        base = {f"{BASE}{name}": tensor for name, tensor in self.base.items()}
-        return [growth.tensors if number else {**base, **growth.tensors} for number, growth in enumerate(self.growths)]
-
-    def compact_weights(self) -> list[Mapping[str, Tensor]]:
-        """Return the tensors that each task computes with."""
-        return [task.weights for task in self.tasks]
 
     def gate_openness(self, task: int, inputs: Tensor) -> dict[str, Tensor]:
         """Return {gated layer: mean gate on the units of every task up to this one}; NaN for tasks it does not read."""

@@ -81,9 +81,9 @@ class LateralNetwork:
         with torch.no_grad():
             return _values(self.graph, self.columns[task], x, self.features(x, task), training=False)[-1]
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def stored(self, first: int = 0, last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return what is saved: no facts, and every tensor, ``TASK/NAME``."""
-        return {}, join_tensors(self.columns)
+        return {}, join_tensors(self.columns[first:last], first)
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part; laterals are shared weights."""

@@ -69,8 +69,8 @@ class PlainNetwork:
         other.restore({}, {name: tensor.clone() for name, tensor in self.tensors.items()}, self.classes)
         return other
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what is saved: no facts, and every tensor."""
+    def stored(self, _first: int = 0, _last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: no facts, and every tensor, which belong to all tasks."""
         return {}, dict(self.tensors)
 
     def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
@@ -113,9 +113,9 @@ class SeparateNetworks:
         """Return a network for one more task, to be trained and appended."""
         return PlainNetwork(self.graph, shared_head=True, device=self.device)
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def stored(self, first: int = 0, last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return what is saved: no facts, and every tensor, ``TASK/NAME``."""
-        return {}, join_tensors(network.tensors for network in self.networks)
+        return {}, join_tensors((network.tensors for network in self.networks[first:last]), first)
 
     def stored_shapes(self, _facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor after tasks of these numbers of classes."""

@@ -67,7 +67,7 @@ class StampedNetwork:
         self.added.append(added)
         self._views = {}  # old units may have moved
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def stored(self, _first: int = 0, _last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return what is saved: the stamps, and every tensor: shared by NAME, own by TASK/NAME."""
         return {"units": [list(added) for added in self.added]}, {**self.layers, **join_tensors(self.own)}
 

@@ -63,10 +63,10 @@ class WholeModules:
         """Count what is stored, by part."""
         return _added([count_whole(self.graph, own) for own in self.tensors])
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def stored(self, first: int = 0, last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return what is saved: how many features there are, and every tensor: ``TASK/base/NAME``, ``TASK/head/…``."""
-        named = [{_stored(name): tensor for name, tensor in own.items()} for own in self.tensors]
-        return {"features": self.graph.features if named else None}, join_tensors(named)
+        named = [{_stored(name): tensor for name, tensor in own.items()} for own in self.tensors[first:last]]
+        return {"features": self.graph.features if self.tensors else None}, join_tensors(named, first)
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor after tasks of these numbers of classes."""

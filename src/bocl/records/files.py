@@ -26,7 +26,8 @@ from bocl.errors import DamagedError, FolderError, WorkError
 from bocl.records.record import StoredFile
 
 PARTIAL = ".partial"  # ends the name of a file that is still being written
-OURS = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors)((\.[0-9a-f]{8})?\.partial)?")  # in a model's folder
+# what is ours in the folder of a model or a checkpoint
+OURS = re.compile(r"(model\.json|weights-[0-9a-f]{16}\.safetensors|last)((\.[0-9a-f]{8})?\.partial)?")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

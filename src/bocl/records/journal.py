@@ -30,8 +30,8 @@ from bocl.errors import DamagedError, FolderError, InputError, WorkError
 from bocl.records.archives import archived_bytes
 from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, open_file, sync_directory, write_whole
 
-FORMAT = 3  # of a run's folder; 1 had no chain, 2 other names for some fields
-READABLE = (2, 3)
+FORMAT = 4  # of a run's folder; 1 had no chain, 2 other names for some fields, 3 a whole learner in every checkpoint
+READABLE = (2, 3, 4)
 BEGINNING = "0" * 64  # what the first line has before it
 
 _OPENING = b'{"before":"'

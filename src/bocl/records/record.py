@@ -202,11 +202,14 @@ class Proof:
                 method changes earlier tasks
     canaries    a few validation inputs and their logits
     checkpoint  the model.json of the learner after the task, which names and hashes its weights
+    partial     whether it holds only what the task added to the checkpoint of the task before, which it names and
+                hashes; in early records every checkpoint is whole
     """
 
     tensors: dict[str, Sha256]
     canaries: StoredFile
     checkpoint: StoredFile
+    partial: bool = False
 
 
 @dataclass(frozen=True)

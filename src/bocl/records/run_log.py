@@ -28,6 +28,7 @@ from bocl.settings import parse_value
 from bocl.widths import Widths
 
 JOURNAL = "journal.jsonl"
+LAST = "last"  # an empty file in the last checkpoint: once it is gone, a later task was finished
 
 
 def checkpoint_place(task: int, pick: int = 0) -> str:
@@ -145,11 +146,22 @@ class RunLog:
         return len(self.tasks) + (len(self.tasks) in self.rounds)
 
     @property
+    def early(self) -> bool:
+        """Whether the last task was finished by an earlier version, whose last checkpoint is the only one."""
+        return self.learnt_in[-1].format < 4
+
+    @property
+    def checkpoints(self) -> list[StoredFile]:
+        """The model.json of every checkpoint that makes the learner, from a whole one on."""
+        whole = max((task for task, proof in enumerate(self.proofs) if not proof.partial), default=0)
+        return [proof.checkpoint for proof in self.proofs[whole:]]
+
+    @property
     def files(self) -> list[StoredFile]:
-        """Every file that records name and that is still needed; model.json stands for the checkpoint."""
+        """Every file that records name and that is still needed; a model.json stands for its checkpoint."""
         done = len(self.tasks)
         rounds = [entry.weights for task in (done - 1, done) for entry in self.rounds.get(task, [])]
-        return [proof.canaries for proof in self.proofs] + [proof.checkpoint for proof in self.proofs[-1:]] + rounds
+        return [*(proof.canaries for proof in self.proofs), *self.checkpoints, *rounds]
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Take in the next record, or raise DamagedError naming its line and what is wrong with it."""
@@ -241,6 +253,7 @@ class RunLog:
             self._check_widths(widths)
         self._check_reads(entry.reads_tasks, index)
         _check_proof(proof, index)
+        _require(index > 0 or not proof.partial, "the first task's checkpoint has no other to add to")
         self.tasks.append(entry)
         self.proofs.append(proof)
         self.learnt_in.append(self.starts[-1])
@@ -256,6 +269,7 @@ class RunLog:
         self._check_sizes(entry, index)
         self._check_reads(entry.reads or (), index)
         _check_proof(proof, index, number)
+        _require(proof.partial == self.proofs[-1].partial, "it adds to another checkpoint than the one it replaces")
         changed = {name: value for name, value in vars(entry).items() if name not in ("task", "number")}
         self.tasks[-1] = replace(self.tasks[-1], **changed)
         self.proofs[-1] = proof
@@ -284,9 +298,12 @@ class RunLog:
         _require(fits, f"it reads {reads}, which are not numbers of earlier tasks in order")
         if self.starts[0].config.get("growth", {}).get("form") == "low-rank":
             return  # the factors of a task are read without those that it reads
-        for other in reads:
-            whole = set(self.tasks[other].reads_tasks) <= set(reads)
-            _require(whole, f"it reads {reads}: task {other + 1} without all that it reads")
+        there, covered = set(reads), set[int]()
+        for other in reversed(reads):
+            if other not in covered:  # what is covered reads nothing that is not
+                needed = self.tasks[other].reads_tasks
+                _require(there.issuperset(needed), f"it reads {reads}: task {other + 1} without all that it reads")
+                covered.update(needed)
 
     def _check_widths(self, widths: Widths) -> None:
         groups = len(self.starts[0].groups)
@@ -297,9 +314,10 @@ def check_checkpoint(folder: Path, log: RunLog) -> None:
     """Refuse a folder without the learner of its last finished task: it does not belong to the journal."""
     if not log.tasks:
         return
-    if not (folder / log.checkpoint).is_dir():
+    wanted = log.checkpoint if not (folder / log.checkpoint).is_dir() or log.early else f"{log.checkpoint}/{LAST}"
+    if not (folder / wanted).exists():
         raise DamagedError(
-            f"{folder / log.checkpoint} is missing, but {log.path} ends with task {len(log.tasks)}: one of them was "
+            f"{folder / wanted} is missing, but {log.path} ends with task {len(log.tasks)}: one of them was "
             "cut short or moved; restore the folder from a copy, or start again in another"
         )
     read_stored(folder, log.proofs[-1].checkpoint)

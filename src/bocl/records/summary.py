@@ -145,9 +145,8 @@ def summarise(run: str | Path) -> RunSummary:
 
 def _missing(folder: Path, log: RunLog) -> tuple[str, ...]:
     named = [stored.file for stored in log.files if not (folder / stored.file).is_file()]
-    if log.tasks and not any(folder.glob(f"{log.checkpoint}/weights-*")):
-        named.append(f"{log.checkpoint}/weights-*.safetensors")
-    return tuple(named)
+    weights = [stored.file.replace("model.json", "weights-*.safetensors") for stored in log.checkpoints]
+    return (*named, *(place for place in weights if not any(folder.glob(place))))
 
 
 def find_runs(place: str | Path) -> list[Path]:

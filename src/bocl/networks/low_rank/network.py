@@ -179,15 +179,20 @@ class FactoredNetwork:
         """Forget the last task."""
         del self.growths[-1], self.tasks[-1]
 
-    def stored(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what is saved: what every growth is, and every tensor, ``TASK/NAME`` or ``base/NAME``."""
+    def stored(self, first: int = 0, last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what is saved: what every growth is, and every tensor, ``TASK/NAME`` or ``base/NAME``.
+
+        The backbone, which all compute with, is with the first.
+        """
+        kept = self.growths[first:last]
         growths = [
-            {"widths": list(growth.widths), "classes": growth.classes, "reads": list(growth.reads)}
-            for growth in self.growths
+            {"widths": list(growth.widths), "classes": growth.classes, "reads": list(growth.reads)} for growth in kept
         ]
-        facts = {"growths": growths, "features": self.graph.features, "unused": list(self.graph.unused)}
+        own = join_tensors((growth.tensors for growth in kept), first)
+        if first:
+            return {"growths": growths}, own
         base = {f"{BASE}{name}": tensor for name, tensor in self.graph.tensors.items()}
-        return facts, {**base, **join_tensors(growth.tensors for growth in self.growths)}
+        return {"growths": growths, "features": self.graph.features, "unused": list(self.graph.unused)}, base | own
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor; refuse growths that do not fit the module."""
@@ -235,15 +240,6 @@ class FactoredNetwork:
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part; the backbone is a part of its own."""
         return {"base": self.graph.parameters(), **count_tensors(*(growth.tensors for growth in self.growths))}
-
-    def tensors_by_task(self) -> list[Mapping[str, Tensor]]:
-        """Return the tensors that each task added; the backbone's, which all compute with, are with the first."""
-        base = {f"{BASE}{name}": tensor for name, tensor in self.graph.tensors.items()}
-        return [growth.tensors if number else {**base, **growth.tensors} for number, growth in enumerate(self.growths)]
-
-    def compact_weights(self) -> list[Mapping[str, Tensor]]:
-        """Return the tensors that each task computes with, next to the backbone's."""
-        return [task.weights for task in self.tasks]
 
     def gate_openness(self, task: int, _inputs: Tensor) -> dict[str, Tensor]:
         """Return {gated layer: mean gate on the factors of every task so far}; NaN for those it does not read."""
