@@ -81,7 +81,7 @@ def measure_stream(method: str, tasks: int, overrides: tuple[str, ...], folder: 
 def fastest(points: list[Point], at: int, name: str) -> float:
     """Return in milliseconds what the fastest quarter of the tasks around number ``at`` took at most."""
     around = points[max(at - AROUND, 0) : at + AROUND]
-    return 1000 * quantiles((getattr(point, name) for point in around), n=4)[0]
+    return float(1000 * quantiles((getattr(point, name) for point in around), n=4)[0])
 
 
 def describe(points: list[Point], at: int) -> str:

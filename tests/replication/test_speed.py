@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from replication.speed.growth_cost import WIRINGS, measure_growth
+from replication.speed.long_stream import describe, measure_stream
 from replication.speed.whole_run import measure_run
 
 
@@ -23,3 +24,10 @@ def test_the_time_of_a_run_is_split_up():
     assert cost.outside_training == pytest.approx(1 - cost.training_seconds / cost.seconds)
     assert cost.safety == pytest.approx(cost.safety_seconds / cost.seconds)
     assert cost.describe().startswith("digits: ")
+
+
+def test_the_cost_of_each_task_of_a_stream_is_told(tmp_path):
+    points = measure_stream("fixed", 3, ("fixed.widths=1", "recipe.epochs=1"), tmp_path / "run")
+    assert all(0 < point.safety < point.whole and point.written > 0 for point in points)
+    assert [point.stored for point in points] == sorted({point.stored for point in points})
+    assert describe(points, 3).split()[:2] == ["3", f"{points[2].stored:,}"]
