@@ -421,6 +421,29 @@ def test_a_whole_copy_whose_head_is_not_found_says_how_it_would_be(end, message)
     assert "\n" not in str(caught.value)
 
 
+class Halted(nn.Module):
+    """Has a part that may be computed without gradients, and one that may be skipped: (n, 6) to (n, 3)."""
+
+    def __init__(self, when: str) -> None:
+        super().__init__()
+        self.when, self.body, self.skipped = when, nn.Linear(6, 8), nn.Linear(8, 8)
+        self.never, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 6) to (n, 3)."""
+        with torch.set_grad_enabled(self.when != "always" and (self.when != "evaluation" or self.training)):
+            hidden = torch.relu(self.body(x))
+        return self.head(hidden if self.when == "skips" and self.training else torch.tanh(self.skipped(hidden)))
+
+
+def test_a_whole_copy_with_a_part_that_would_not_train_is_refused():
+    task = stream(1, (6,))[0]
+    with pytest.raises(NetworkError, match=r"'body\.weight' of Halted gets no gradient, so that it would never train"):
+        bocl.Independent(trained(Halted("always")), **WHOLE).learn(task)
+    for when in ("never", "evaluation", "skips"):
+        bocl.Independent(trained(Halted(when)), **WHOLE).learn(task)
+
+
 def test_a_module_of_other_numbers_is_refused_with_the_way_out():
     with pytest.raises(NetworkError, match=r"it has float64 weights: convert it with \.float\(\)"):
         bocl.Independent(Mobile().double(), **WHOLE).learn(stream(1)[0])

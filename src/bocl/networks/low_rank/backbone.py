@@ -24,6 +24,8 @@ from bocl.networks.low_rank.cut import Cut, find_cut
 from bocl.networks.low_rank.modules import NORMS, every_part_called, own_tensors, replace_parts
 from bocl.networks.low_rank.plan import FactoredLayer, Plan, make_plan
 from bocl.networks.low_rank.trial_run import (
+    check_copies_train,
+    check_factors_train,
     check_head,
     check_rows,
     check_together,
@@ -225,9 +227,11 @@ class Backbone:
         self._example, self._cuts = x, {}
         if not self._has_factors:
             check_training(trial, x, kind, features)
+            check_copies_train(trial, x, kind)
         else:
             check_rows(trial, x, kind, [*used, *self.norms_by_name])
             check_together(self, x)
+            check_factors_train(self, trial, x, features)
 
     def run(self, x: Tensor) -> Tensor:
         """Return the features (n, features) of samples x (n, *shape), without any factors."""

@@ -1,13 +1,13 @@
 """What a few samples show about a trained module, before any task is learnt.
 
 A module is any code. It runs here on samples (n, *shape) in evaluation mode, and is refused where what it computes for
-a sample is not always the same, or not the same among other samples. All but ``check_together`` take a copy of the
-module, which they may spoil.
+a sample is not always the same, or not the same among other samples. The module that a function is given is a copy,
+which it may spoil.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,8 @@ from bocl.networks.low_rank.modules import every_part_called
 
 if TYPE_CHECKING:
     from bocl.networks.low_rank.backbone import Backbone
+    from bocl.networks.low_rank.children import FactoredChildren
+    from bocl.networks.low_rank.network import FactoredNetwork
 
 #: Most by which two results may differ, as a share of the largest number in them: of one computation done again, and of
 #: samples computed with more or fewer others, which rounds differently.
@@ -27,6 +29,7 @@ _WAY_OUT = (
     "Build the module with batch_first=True, so that samples are in the first dimension everywhere inside, leave such "
     "layers out with patterns in growth.groups, or grow by units"
 )
+_NO_GRADIENT = "take torch.no_grad(), torch.inference_mode() and .detach() out of its forward"
 
 
 def run_module(module: nn.Module, x: Tensor, kind: str) -> Tensor:
@@ -179,11 +182,11 @@ def check_training(module: nn.Module, x: Tensor, kind: str, features: Tensor) ->
         raise NetworkError(f"{kind} turns a sample in training mode into a tensor of shape {shapes}; both must be one")
 
 
-def takes_part(module: nn.Module, layer: str, x: Tensor, features: Tensor) -> bool:
-    """Whether the features (n, features) that a module gives for x depend on a layer."""
+def takes_part(module: nn.Module, layer: str, x: Tensor, features: Tensor, value: float = torch.nan) -> bool:
+    """Whether the features (n, features) that a module gives for x are others if a layer returns this value."""
 
     def spoil(_part: nn.Module, _arguments: Any, result: Tensor) -> Tensor:
-        return torch.full_like(result, torch.nan)
+        return torch.full_like(result, value)
 
     handle = module.get_submodule(layer).register_forward_hook(spoil)
     try:
@@ -191,7 +194,7 @@ def takes_part(module: nn.Module, layer: str, x: Tensor, features: Tensor) -> bo
             return not torch.equal(module(x.clone()), features)
     except torch.OutOfMemoryError:
         raise
-    except Exception:  # that NaN makes the module fail shows that it reads it
+    except Exception:  # that the value makes the module fail shows that it reads it
         return True
     finally:
         handle.remove()
@@ -202,9 +205,24 @@ def check_together(backbone: Backbone, x: Tensor) -> None:
 
     Their samples lie one child's after another's, so everything inside must keep samples in the first dimension.
     """
+    kind, (network, children) = backbone.description.kind, _random_children(backbone)
+    try:
+        with torch.no_grad():
+            together = children(x)
+            alone = torch.stack([network.candidate(children.growth(place))(x) for place in range(2)])
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # the module may fail in any way
+        raise NetworkError(f"{kind} cannot compute several children at once: {_said(error)}. {_WAY_OUT}") from error
+    if not _alike(together, alone, _OTHERS):
+        raise NetworkError(f"children of {kind} compute together something else than each alone. {_WAY_OUT}")
+
+
+def _random_children(backbone: Backbone) -> tuple[FactoredNetwork, FactoredChildren]:
+    """Return a network without tasks, and two children of it with random factors of ranks 1 and 2."""
     from bocl.networks.low_rank.network import FactoredNetwork
 
-    kind, network = backbone.description.kind, FactoredNetwork(backbone)
+    network = FactoredNetwork(backbone)
     children = network.grow([tuple(rank for _ in backbone.groups) for rank in (1, 2)], 2, seeds=[0, 1], reads=())
     children.training = False
     generator = torch.Generator().manual_seed(0)
@@ -219,16 +237,66 @@ def check_together(backbone: Backbone, x: Tensor) -> None:
             weight: Any = backbone.module.get_submodule(rest.removesuffix("/up")).weight
             size = float(weight.norm()) / len(weight) ** 0.5 / backbone.settings.scale
             tensor.data.copy_(_FACTORS * size * draw)
+    return network, children
+
+
+def check_factors_train(backbone: Backbone, module: nn.Module, x: Tensor, features: Tensor) -> None:
+    """Refuse layers whose factors get no gradient, though the features (n, features) depend on them.
+
+    A gradient of 0 is one: a ReLU may be off for these samples.
+    """
+    kind, (_, children) = backbone.description.kind, _random_children(backbone)
+    factors = {name: tensor for name, tensor in children.parameters.items() if name.startswith("factor/")}
+    lost = _without_gradient(lambda: children(x), factors, kind)
+    for layer in dict.fromkeys(name.removeprefix("factor/").rpartition("/")[0] for name in lost):
+        if takes_part(module, layer, x, features, 1.0):
+            raise NetworkError(
+                f"'{layer}' of {kind} gets no gradient, so that its factors would never train; {_NO_GRADIENT}, or "
+                "leave such layers out with patterns in growth.groups"
+            )
+
+
+def check_copies_train(module: nn.Module, x: Tensor, kind: str) -> None:
+    """Refuse a module with a parameter that gets no gradient, though the features depend on it.
+
+    A layer may be left out at random in training, and so it counts if it has a gradient in either mode.
+    """
+    named = {name: tensor for name, tensor in module.named_parameters() if tensor.is_floating_point()}
+    features = run_module(module.eval(), x.clone(), kind)
+    module.requires_grad_()
+    lost = list(named)
+    for training, samples in ((False, x), (True, torch.cat([x, x]))):
+        module.train(training)
+        with torch.random.fork_rng([x.device] if x.is_cuda else []):
+            lost = _without_gradient(lambda given=samples: module(given.clone()), {n: named[n] for n in lost}, kind)
+        if not lost:
+            return
+    module.eval()
+    for name in lost:
+        tensor = named[name].data
+        before = tensor.clone()
+        tensor.add_(1)
+        moved = run_module(module, x.clone(), kind)
+        tensor.copy_(before)
+        if not _alike(moved, features, _AGAIN):
+            raise NetworkError(f"'{name}' of {kind} gets no gradient, so that it would never train; {_NO_GRADIENT}")
+
+
+def _without_gradient(compute: Callable[[], Tensor], tensors: Mapping[str, Tensor], kind: str) -> list[str]:
+    """Return the names of the tensors on which what is computed depends in no way that a gradient could follow."""
     try:
-        with torch.no_grad():
-            together = children(x)
-            alone = torch.stack([network.candidate(children.growth(place))(x) for place in range(2)])
+        with torch.enable_grad(), every_part_called():
+            result = compute()
+            weights = torch.rand(result.shape, generator=torch.Generator().manual_seed(0)).to(result.device)
+            total = (result * weights).sum()
+            if not total.requires_grad:
+                return list(tensors)
+            gradients = torch.autograd.grad(total, list(tensors.values()), allow_unused=True)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # the module may fail in any way
-        raise NetworkError(f"{kind} cannot compute several children at once: {_said(error)}. {_WAY_OUT}") from error
-    if not _alike(together, alone, _OTHERS):
-        raise NetworkError(f"children of {kind} compute together something else than each alone. {_WAY_OUT}")
+        raise NetworkError(f"{kind} cannot be trained: {_said(error)}; {_NO_GRADIENT}") from error
+    return [name for name, gradient in zip(tensors, gradients, strict=True) if gradient is None]
 
 
 def _alike(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
