@@ -231,6 +231,9 @@ def test_samples_of_another_shape_are_refused_in_one_line():
     with pytest.raises(NetworkError, match=r"Mobile cannot take samples of shape \(3, 8, 8\)") as caught:
         learner.learn(wrong)
     assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("('stem' reads 2 channels, not 3; build the network for these samples)")
+    with pytest.raises(NetworkError, match=r"channels, which come first; give X\.transpose\(0, 3, 1, 2\)"):
+        learner.learn(stream(1, shape=(8, 8, 2))[0])
     learner.learn(stream(1)[0])
     with pytest.raises(DataError, match="has samples of shape"):
         learner.learn(wrong)

@@ -32,8 +32,11 @@ _WAY_OUT = (
 _NO_GRADIENT = "take torch.no_grad(), torch.inference_mode() and .detach() out of its forward"
 
 
-def run_module(module: nn.Module, x: Tensor, kind: str) -> Tensor:
-    """Return what a module of a kind returns for x, or say in one line why it cannot take it."""
+def run_module(module: nn.Module, x: Tensor, kind: str, advice: str = "") -> Tensor:
+    """Return what a module of a kind returns for x, or say in one line why it cannot take it.
+
+    advice  what ends that line where an index or a shape is wrong
+    """
     try:
         with torch.no_grad(), every_part_called():
             result = module(x)
@@ -42,6 +45,7 @@ def run_module(module: nn.Module, x: Tensor, kind: str) -> Tensor:
     except Exception as error:  # the module may fail in any way
         wrong = {str(tensor.dtype).removeprefix("torch.") for tensor in module.parameters()} - {"float32"}
         hint = f" (it has {', '.join(sorted(wrong))} weights: convert it with .float())" if wrong else ""
+        hint += advice if isinstance(error, IndexError | RuntimeError | ValueError) else ""
         raise NetworkError(f"{kind} cannot take samples of shape {tuple(x.shape[1:])}: {_said(error)}{hint}") from error
     if not isinstance(result, Tensor):
         raise NetworkError(
@@ -51,13 +55,13 @@ def run_module(module: nn.Module, x: Tensor, kind: str) -> Tensor:
     return result
 
 
-def features_of(module: nn.Module, x: Tensor, kind: str, tensors: Mapping[str, Tensor]) -> Tensor:
+def features_of(module: nn.Module, x: Tensor, kind: str, tensors: Mapping[str, Tensor], advice: str = "") -> Tensor:
     """Return the features (n, features) of x, or refuse a module whose result for a sample is not its own.
 
     tensors  as the module's own are before it runs
     """
     given = x.clone()
-    features = run_module(module, given, kind)
+    features = run_module(module, given, kind, advice)
     if features.dim() != 2 or len(features) != len(x):
         raise NetworkError(
             f"{kind} turns {len(x)} samples of shape {tuple(x.shape[1:])} into a tensor of shape "
@@ -100,6 +104,23 @@ def _check_alone(module: nn.Module, x: Tensor, kind: str, features: Tensor) -> N
         raise NetworkError(f"{begin}: alone, it becomes a tensor of shape {tuple(alone.shape)} {way_out}")
     if not _alike(alone, features[:1], _OTHERS):
         raise NetworkError(f"{begin} {way_out}")
+
+
+def check_padding(module: nn.Module, x: Tensor, kind: str, features: Tensor, columns: int) -> None:
+    """Refuse a module of texts whose features for the first of them depend on how far it is filled up.
+
+    columns  so many of its token ids hold all its tokens
+    """
+    try:
+        alone = run_module(module, x[:1, :columns].clone(), kind)
+    except NetworkError as error:
+        raise NetworkError(f"batches of texts are cut down to the longest: {error}") from error
+    if not _alike(alone, features[:1], _OTHERS):
+        raise NetworkError(
+            f"what {kind} computes for a text depends on how far it is filled up, and so on the others of its batch; "
+            f"texts are filled up with the id {int(x[0, -1])}, which the network must take for no token (its padding, "
+            "or pad_id in tokenizer.json)"
+        )
 
 
 def check_rows(module: nn.Module, x: Tensor, kind: str, layers: Collection[str]) -> None:
