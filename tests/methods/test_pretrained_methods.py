@@ -15,7 +15,7 @@ from torch import nn
 
 import bocl
 from bocl.errors import ConfigError, DataError, InputError, NetworkError
-from bocl.methods.saving import load
+from bocl.methods.saving import load, read_state
 from bocl.search.settings import SearchSettings
 from bocl.training.recipe import Recipe
 
@@ -254,6 +254,58 @@ def test_budgets_and_fixed_budgets_hold():
     for task in stream():
         fixed.learn(task)
     assert sum(fixed.parameters().values()) <= base + 300
+
+
+class Narrow(nn.Module):
+    """Its layers can use ranks up to 2 and 3 only, its convolution one up to 6: (n, 2, 8, 8) to (n, 3)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.first = nn.Conv2d(2, 6, 3), nn.Linear(6, 2)
+        self.second, self.head = nn.Linear(3, 5), nn.Linear(5, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 2, 8, 8) to (n, 3)."""
+        two = torch.tanh(self.first(torch.tanh(self.stem(x)).mean((2, 3))))
+        return self.head(torch.tanh(self.second(torch.cat([two, two.sum(1, keepdim=True)], 1))))
+
+
+@pytest.mark.parametrize("bounds", [None, 8])
+def test_no_rank_is_above_what_the_layers_of_its_group_can_use(bounds):
+    search = replace(SEARCH, trials=12, patience=12, bounds=bounds)
+    learner = make("bocl", "low-rank", trained(Narrow()), search=search)
+    learned = learner.learn(stream(1)[0])
+    assert learned.bounds == (6, 2, 3)
+    assert all(rank <= most for trial in learned.trials for rank, most in zip(trial.widths, (6, 2, 3), strict=True))
+    fixed = make("fixed", "low-rank", trained(Narrow()), settings=bocl.FixedSettings(widths=(4, 4, 1)))
+    assert fixed.learn(stream(1)[0]).widths == (4, 2, 1)
+    body = fixed.parameters()["base"]
+    shared = make(
+        "fixed",
+        "low-rank",
+        trained(Narrow()),
+        settings=bocl.FixedSettings(widths=(1, 4, 2), budget=body + 330),
+        tasks=3,
+    )
+    widths = [shared.learn(task).widths for task in stream(3)]
+    assert widths[0] == widths[1] == widths[2]
+    assert widths[0][1] == 2
+    assert sum(shared.parameters().values()) <= body + 330
+
+
+def test_a_model_with_larger_ranks_than_its_layers_can_use_is_read_and_learns_on(tmp_path, monkeypatch):
+    """As those of earlier versions."""
+    settings = bocl.FixedSettings(widths=8)
+    learner = make("fixed", "low-rank", trained(Narrow()), settings=settings)
+    with monkeypatch.context() as earlier:
+        earlier.setattr("bocl.networks.low_rank.network.FactoredNetwork.useful", lambda _network, widths: widths)
+        assert learner.learn(stream(1)[0]).widths == (8, 8, 8)
+        learner.save(tmp_path / "model")
+    other = load(tmp_path / "model", device="cpu", network=Narrow())
+    assert read_state(tmp_path / "model", make("fixed", "low-rank", trained(Narrow()), settings=settings), tasks=1)
+    x = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(other.predict(x, 0), learner.predict(x, 0))
+    assert other.learn(stream(2)[1]).widths == (6, 2, 3)
 
 
 def test_rcl_and_networks_of_fixed_size_take_no_pretrained_module():
