@@ -206,6 +206,37 @@ def test_weights_come_from_a_file_that_is_known_by_its_hash(tmp_path):
         build_pretrained(replace(settings, sha256="0" * 64))
 
 
+def test_a_file_of_an_encoder_is_read_as_such_files_are_published(tmp_path):
+    stored = load_file(encoder_file(tmp_path))
+
+    def as_published(name: str) -> str:
+        return "bert." + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+
+    others = {
+        "bert.embeddings.position_ids": torch.arange(8)[None],
+        "bert.pooler.dense.weight": torch.ones(2, 2),
+        "cls.predictions.bias": torch.ones(3),
+    }
+    path = tmp_path / "published.safetensors"
+    save_file({**{as_published(name): tensor for name, tensor in stored.items()}, **others}, path)
+    found = build_pretrained(NetworkSettings("text-encoder", ENCODER, weights=str(path))).state_dict()
+    assert found.keys() == stored.keys()
+    assert all(torch.equal(found[name], stored[name]) for name in stored)
+    name = next(iter(stored))
+    save_file({**stored, name: stored[name].to(torch.int8)}, path)
+    fault = rf"tensor '{name}' is int8; the network needs float32; give weights that are not quantised"
+    with pytest.raises(NetworkError, match=fault):
+        build_pretrained(NetworkSettings("text-encoder", ENCODER, weights=str(path)))
+
+
+def test_the_hash_of_published_weights_is_their_own():
+    named = NetworkSettings("text-encoder", weights="all-minilm-l6-v2", sha256="0" * 64)
+    with pytest.raises(
+        NetworkError, match=r"network\.sha256 is 0000.*, but the published weights .* leave network\.sha"
+    ):
+        build_pretrained(named)
+
+
 def test_a_wrong_file_of_weights_is_refused_in_one_line(tmp_path):
     path = encoder_file(tmp_path)
     cases = {

@@ -179,7 +179,7 @@ def build_pretrained(settings: NetworkSettings, data: str | None = None) -> nn.M
                 f"network.weights is '{settings.weights}', which are weights of {PUBLISHED[settings.weights].build}; "
                 f"network.build is {settings.build}"
             )
-        found = find_weights(settings.weights, settings.sha256, search_folders(data))
+        found = find_weights(settings.weights, settings.sha256, search_folders(data), settings.build)
         load_weights(module, found, settings.weights)
     return module
 
