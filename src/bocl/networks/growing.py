@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from bocl.errors import NetworkError
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings, GrowthSpace
@@ -28,4 +29,9 @@ def grows_in(base: Base) -> Graph | Backbone:
 
 def pretrained_base(module: nn.Module, growth: GrowthSettings, device: torch.device | str) -> Pretrained | Backbone:
     """Return a trained module as what tasks grow from."""
-    return Backbone(module, growth, device) if growth.form == "low-rank" else Pretrained.of(module)
+    if growth.form == "low-rank":
+        return Backbone(module, growth, device)
+    try:
+        return Pretrained.of(module)
+    except NetworkError as error:
+        raise NetworkError(f"{error}; to adapt any module as it is, set growth.form = 'low-rank'") from error
