@@ -11,8 +11,10 @@ import pytest
 import torch
 from experiment_examples import Stopped, another_child
 from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
 import bocl
+from bocl.cli.main import app
 from bocl.errors import ConfigError, DataError, FolderError, InputError, NetworkError
 from bocl.experiment.audit import DriftError, audit
 from bocl.experiment.build import build_base, build_method, build_pretrained
@@ -119,6 +121,28 @@ def test_whole_copies_are_audited_however_tasks_would_grow(form, tmp_path):
     run(config(form, method="independent"), tmp_path / "run", device="cpu")
     assert [task.canaries for task in audit(tmp_path / "run", device="cpu", trust=True).tasks] == [0.0, 0.0, 0.0]
     assert len(load_run(tmp_path / "run", device="cpu", trust=True).seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("form", "method", "wanted"),
+    [
+        ("units", "bocl", "hidden groups stem 4, "),
+        ("low-rank", "bocl", "groups of layers, and the largest ranks that are tried first: expand lower 4, project"),
+        ("low-rank", "independent", "a whole copy of the module for every task"),
+    ],
+)
+def test_what_grows_is_said_before_a_run(form, method, wanted, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        f"""
+        method = "{method}"
+        stream = "test_pretrained_runs:images"
+        network = {{build = "test_pretrained_runs:small_mobile", pretrained = true}}
+        growth = {{form = "{form}"}}
+        """
+    )
+    said = CliRunner().invoke(app, ["validate", str(tmp_path / "mine.toml"), "--trust"])
+    assert said.exit_code == 0, said.output
+    assert f"network test_pretrained_runs:small_mobile: {wanted}" in " ".join(said.output.split())
 
 
 def test_an_audit_finds_a_base_that_is_not_the_one_recorded(tmp_path, monkeypatch):

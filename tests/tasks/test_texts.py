@@ -153,6 +153,9 @@ def test_a_tokenizer_with_a_name_is_found_in_its_package(form, in_package, tmp_p
     monkeypatch.setenv("BOCL_DATA", str(tmp_path))
     monkeypatch.setitem(sys.modules, "tokenizers", made_up_tokenizers())
     assert bocl.from_texts([LIKED], NAMED)[0].text == TextFormat(in_package, 128, 1)
+    monkeypatch.delenv("BOCL_DATA")
+    assert bocl.from_texts([LIKED], NAMED, data=tmp_path, length=9)[0].text == TextFormat(in_package, 9, 1)
+    refused("data is 'nowhere', which is not a folder", bocl.from_texts, [LIKED], NAMED, data="nowhere")
 
 
 def test_a_tokenizer_with_a_name_that_is_missing_or_another_is_refused(in_package, tmp_path, empty_cache):
@@ -412,6 +415,15 @@ def test_settings_name_the_tokenizer_or_weights_that_have_one(in_package, tmp_pa
         StreamSettings(length=0)
 
 
+def test_a_format_of_texts_has_its_own_length(library):
+    how = text_format(tokenizer_json(), 8)
+    for same in ({}, {"length": 8}, {"truncate": False}):
+        assert bocl.from_texts([LIKED], how, **same)[0].text == how
+    own = "but the tokenizer is a TextFormat with length 8 and truncate False; leave them out, or give the path of"
+    refused(f"length is 6 and truncate False, {own}", bocl.from_texts, [LIKED], how, length=6)
+    refused(f"length is None and truncate True, {own}", bocl.from_texts, [LIKED], how, truncate=True)
+
+
 # learners
 
 RECIPE = bocl.Recipe("adam", learning_rate=0.01, batch_size=8, epochs=6)
@@ -446,6 +458,8 @@ def test_a_learner_is_asked_about_strings(learnt):
     assert made.score(*LIKED, task=0) == 1.0
     asked = ["a good red film", "bad"]
     logits = made.predict(asked, "task 1")
+    assert made.predict([], 0).shape == (0, 2)
+    assert made.predict_labels((), 0) == []
     for same in (tuple(asked), np.array(asked), how.encode(asked, "x").ids, torch.tensor(how.encode(asked, "x").ids)):
         assert torch.equal(made.predict(same, 0), logits)
 
@@ -632,6 +646,7 @@ def written(tmp_path, monkeypatch, library):
 def test_tables_of_texts_are_learnt_audited_and_predicted_for(written, tmp_path):
     command("learn", "run", "liked.csv", *written, "--device", "cpu")
     assert "100.00 %" in command("learn", "run", "colours.csv", "--device", "cpu")
+    assert command("tasks", "run").count("8 tokens") == 2
     assert command("audit", "run", "--device", "cpu").count("the same bits") == 2
     asked = ["the red song", "a blue song"]
     table(tmp_path / "new.csv", [(text, number) for number, text in enumerate(asked)], "text,number")

@@ -226,6 +226,9 @@ def check_inputs(
     takes numbers of any type but uint8. A task of texts takes the token ids that ``text`` gives.
     """
     about, where = seen[task], f"x for task {task}: samples"
+    if isinstance(x, list | tuple) and not x:  # no sample, whatever their shape
+        in_whole_numbers = about.in_bytes or about.padding is not None
+        x = torch.zeros(0, *about.shape, dtype=torch.uint8 if in_whole_numbers else torch.float32)
     values = x if isinstance(x, Tensor) else as_array(x, where)
     if values.ndim == 0 or tuple(values.shape[1:]) != about.shape:
         wanted = ", ".join(map(str, ("n", *about.shape)))

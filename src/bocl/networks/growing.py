@@ -27,6 +27,17 @@ def grows_in(base: Base) -> Graph | Backbone:
     return base.graph if isinstance(base, Pretrained) else base
 
 
+def groups_in_words(graph: Graph | Backbone) -> str:
+    """Say which groups there are, and their widths, or the largest ranks that a search tries first."""
+    if isinstance(graph, Graph):
+        return "hidden groups " + ", ".join(f"{group.name} {group.width}" for group in graph.groups)
+    if not graph.plan.layers:
+        return "a whole copy of the module for every task"
+    ranks = FactoredNetwork(graph).first_bounds()
+    first = ", ".join(f"{group.name} {rank}" for group, rank in zip(graph.groups, ranks, strict=True))
+    return f"groups of layers, and the largest ranks that are tried first: {first}"
+
+
 def pretrained_base(module: nn.Module, growth: GrowthSettings, device: torch.device | str) -> Pretrained | Backbone:
     """Return a trained module as what tasks grow from."""
     if growth.form == "low-rank":
