@@ -8,6 +8,7 @@ which it may spoil.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -284,12 +285,13 @@ def check_copies_train(module: nn.Module, x: Tensor, kind: str) -> None:
     """
     named = {name: tensor for name, tensor in module.named_parameters() if tensor.is_floating_point()}
     features = run_module(module.eval(), x.clone(), kind)
-    module.requires_grad_()
+    for tensor in named.values():
+        tensor.requires_grad_()
     lost = list(named)
     for training, samples in ((False, x), (True, torch.cat([x, x]))):
         module.train(training)
         with torch.random.fork_rng([x.device] if x.is_cuda else []):
-            lost = _without_gradient(lambda given=samples: module(given.clone()), {n: named[n] for n in lost}, kind)
+            lost = _without_gradient(partial(module, samples.clone()), {name: named[name] for name in lost}, kind)
         if not lost:
             return
     module.eval()
