@@ -11,8 +11,10 @@ import pytest
 import torch
 from experiment_examples import Stopped, another_child
 from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
 
 import bocl
+from bocl.cli.main import app
 from bocl.errors import ConfigError, DataError, FolderError, InputError, NetworkError
 from bocl.experiment.audit import DriftError, audit
 from bocl.experiment.build import build_base, build_method, build_pretrained
@@ -121,6 +123,28 @@ def test_whole_copies_are_audited_however_tasks_would_grow(form, tmp_path):
     assert len(load_run(tmp_path / "run", device="cpu", trust=True).seen) == 3
 
 
+@pytest.mark.parametrize(
+    ("form", "method", "wanted"),
+    [
+        ("units", "bocl", "hidden groups stem 4, "),
+        ("low-rank", "bocl", "groups of layers, and the largest ranks that are tried first: expand lower 4, project"),
+        ("low-rank", "independent", "a whole copy of the module for every task"),
+    ],
+)
+def test_what_grows_is_said_before_a_run(form, method, wanted, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        f"""
+        method = "{method}"
+        stream = "test_pretrained_runs:images"
+        network = {{build = "test_pretrained_runs:small_mobile", pretrained = true}}
+        growth = {{form = "{form}"}}
+        """
+    )
+    said = CliRunner().invoke(app, ["validate", str(tmp_path / "mine.toml"), "--trust"])
+    assert said.exit_code == 0, said.output
+    assert f"network test_pretrained_runs:small_mobile: {wanted}" in " ".join(said.output.split())
+
+
 def test_an_audit_finds_a_base_that_is_not_the_one_recorded(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     run(config("low-rank"), folder, device="cpu")
@@ -204,6 +228,37 @@ def test_weights_come_from_a_file_that_is_known_by_its_hash(tmp_path):
     assert base.description.build == {"build": "text-encoder", "arguments": ENCODER}
     with pytest.raises(NetworkError, match=f"has the sha256 {digest}, not network.sha256 = {'0' * 64}"):
         build_pretrained(replace(settings, sha256="0" * 64))
+
+
+def test_a_file_of_an_encoder_is_read_as_such_files_are_published(tmp_path):
+    stored = load_file(encoder_file(tmp_path))
+
+    def as_published(name: str) -> str:
+        return "bert." + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+
+    others = {
+        "bert.embeddings.position_ids": torch.arange(8)[None],
+        "bert.pooler.dense.weight": torch.ones(2, 2),
+        "cls.predictions.bias": torch.ones(3),
+    }
+    path = tmp_path / "published.safetensors"
+    save_file({**{as_published(name): tensor for name, tensor in stored.items()}, **others}, path)
+    found = build_pretrained(NetworkSettings("text-encoder", ENCODER, weights=str(path))).state_dict()
+    assert found.keys() == stored.keys()
+    assert all(torch.equal(found[name], stored[name]) for name in stored)
+    name = next(iter(stored))
+    save_file({**stored, name: stored[name].to(torch.int8)}, path)
+    fault = rf"tensor '{name}' is int8; the network needs float32; give weights that are not quantised"
+    with pytest.raises(NetworkError, match=fault):
+        build_pretrained(NetworkSettings("text-encoder", ENCODER, weights=str(path)))
+
+
+def test_the_hash_of_published_weights_is_their_own():
+    named = NetworkSettings("text-encoder", weights="all-minilm-l6-v2", sha256="0" * 64)
+    with pytest.raises(
+        NetworkError, match=r"network\.sha256 is 0000.*, but the published weights .* leave network\.sha"
+    ):
+        build_pretrained(named)
 
 
 def test_a_wrong_file_of_weights_is_refused_in_one_line(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch import nn
 
 import bocl
 from bocl.errors import ConfigError, DataError, InputError, NetworkError
-from bocl.methods.saving import load
+from bocl.methods.saving import load, read_state
 from bocl.search.settings import SearchSettings
 from bocl.training.recipe import Recipe
 
@@ -123,14 +124,19 @@ def test_a_module_of_ones_own_code_must_be_given_to_load(tmp_path):
     learner = make("frozen", "low-rank")
     learner.learn(stream(1)[0])
     learner.save(tmp_path / "model")
-    with pytest.raises(InputError, match=r"adapts a Mobile, whose code is yours; give such a module with network="):
+    file = re.escape(str(tmp_path / "model" / "model.json"))
+    mine = "adapts a Mobile, whose code is yours; give such a module with network="
+    with pytest.raises(InputError, match=f"^{file} holds a model that {mine}"):
         load(tmp_path / "model", device="cpu")
-    with pytest.raises(InputError, match="adapts another module: a Mobile with"):
+    with pytest.raises(InputError, match=f"^{file} holds a model that adapts another module: a Mobile with"):
         load(tmp_path / "model", device="cpu", network=Vision())
+    with pytest.raises(NetworkError, match=r"^a network must be an nn\.Module, not type"):
+        load(tmp_path / "model", device="cpu", network=Mobile)
     units = make("frozen", "units")
     units.learn(stream(1)[0])
     units.save(tmp_path / "units")
-    with pytest.raises(InputError, match="holds all of its network; leave out network="):
+    file = re.escape(str(tmp_path / "units" / "model.json"))
+    with pytest.raises(InputError, match=f"^{file} holds all of its network; leave out network="):
         load(tmp_path / "units", device="cpu", network=Mobile())
 
 
@@ -214,7 +220,11 @@ def text_stream(tasks: int = 2):
     [
         ({"growth": LOW_RANK}, ConfigError, "growth.form is low-rank, which adapts a trained network"),
         ({"growth": LOW_RANK, "pretrained": True, "network": "graph"}, ConfigError, "a traced graph has no weights"),
-        ({"pretrained": True, "network": "transformer"}, NetworkError, "cannot be"),
+        (
+            {"pretrained": True, "network": "transformer"},
+            NetworkError,
+            r"cannot be .*; to adapt any module as it is, set growth\.form = 'low-rank'$",
+        ),
         ({"pretrained": "yes"}, ConfigError, "pretrained"),
     ],
 )
@@ -231,6 +241,9 @@ def test_samples_of_another_shape_are_refused_in_one_line():
     with pytest.raises(NetworkError, match=r"Mobile cannot take samples of shape \(3, 8, 8\)") as caught:
         learner.learn(wrong)
     assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("('stem' reads 2 channels, not 3; build the network for these samples)")
+    with pytest.raises(NetworkError, match=r"channels, which come first; give X\.transpose\(0, 3, 1, 2\)"):
+        learner.learn(stream(1, shape=(8, 8, 2))[0])
     learner.learn(stream(1)[0])
     with pytest.raises(DataError, match="has samples of shape"):
         learner.learn(wrong)
@@ -251,6 +264,58 @@ def test_budgets_and_fixed_budgets_hold():
     for task in stream():
         fixed.learn(task)
     assert sum(fixed.parameters().values()) <= base + 300
+
+
+class Narrow(nn.Module):
+    """Its layers can use ranks up to 2 and 3 only, its convolution one up to 6: (n, 2, 8, 8) to (n, 3)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.first = nn.Conv2d(2, 6, 3), nn.Linear(6, 2)
+        self.second, self.head = nn.Linear(3, 5), nn.Linear(5, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 2, 8, 8) to (n, 3)."""
+        two = torch.tanh(self.first(torch.tanh(self.stem(x)).mean((2, 3))))
+        return self.head(torch.tanh(self.second(torch.cat([two, two.sum(1, keepdim=True)], 1))))
+
+
+@pytest.mark.parametrize("bounds", [None, 8])
+def test_no_rank_is_above_what_the_layers_of_its_group_can_use(bounds):
+    search = replace(SEARCH, trials=12, patience=12, bounds=bounds)
+    learner = make("bocl", "low-rank", trained(Narrow()), search=search)
+    learned = learner.learn(stream(1)[0])
+    assert learned.bounds == (6, 2, 3)
+    assert all(rank <= most for trial in learned.trials for rank, most in zip(trial.widths, (6, 2, 3), strict=True))
+    fixed = make("fixed", "low-rank", trained(Narrow()), settings=bocl.FixedSettings(widths=(4, 4, 1)))
+    assert fixed.learn(stream(1)[0]).widths == (4, 2, 1)
+    body = fixed.parameters()["base"]
+    shared = make(
+        "fixed",
+        "low-rank",
+        trained(Narrow()),
+        settings=bocl.FixedSettings(widths=(1, 4, 2), budget=body + 330),
+        tasks=3,
+    )
+    widths = [shared.learn(task).widths for task in stream(3)]
+    assert widths[0] == widths[1] == widths[2]
+    assert widths[0][1] == 2
+    assert sum(shared.parameters().values()) <= body + 330
+
+
+def test_a_model_with_larger_ranks_than_its_layers_can_use_is_read_and_learns_on(tmp_path, monkeypatch):
+    """As those of earlier versions."""
+    settings = bocl.FixedSettings(widths=8)
+    learner = make("fixed", "low-rank", trained(Narrow()), settings=settings)
+    with monkeypatch.context() as earlier:
+        earlier.setattr("bocl.networks.low_rank.network.FactoredNetwork.useful", lambda _network, widths: widths)
+        assert learner.learn(stream(1)[0]).widths == (8, 8, 8)
+        learner.save(tmp_path / "model")
+    other = load(tmp_path / "model", device="cpu", network=Narrow())
+    assert read_state(tmp_path / "model", make("fixed", "low-rank", trained(Narrow()), settings=settings), tasks=1)
+    x = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(other.predict(x, 0), learner.predict(x, 0))
+    assert other.learn(stream(2)[1]).widths == (6, 2, 3)
 
 
 def test_rcl_and_networks_of_fixed_size_take_no_pretrained_module():
@@ -419,6 +484,29 @@ def test_a_whole_copy_whose_head_is_not_found_says_how_it_would_be(end, message)
         bocl.Independent(Ends(end), **WHOLE).learn(stream(1, (6,))[0])
     assert "growth." not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+class Halted(nn.Module):
+    """Has a part that may be computed without gradients, and one that may be skipped: (n, 6) to (n, 3)."""
+
+    def __init__(self, when: str) -> None:
+        super().__init__()
+        self.when, self.body, self.skipped = when, nn.Linear(6, 8), nn.Linear(8, 8)
+        self.never, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 6) to (n, 3)."""
+        with torch.set_grad_enabled(self.when != "always" and (self.when != "evaluation" or self.training)):
+            hidden = torch.relu(self.body(x))
+        return self.head(hidden if self.when == "skips" and self.training else torch.tanh(self.skipped(hidden)))
+
+
+def test_a_whole_copy_with_a_part_that_would_not_train_is_refused():
+    task = stream(1, (6,))[0]
+    with pytest.raises(NetworkError, match=r"'body\.weight' of Halted gets no gradient, so that it would never train"):
+        bocl.Independent(trained(Halted("always")), **WHOLE).learn(task)
+    for when in ("never", "evaluation", "skips"):
+        bocl.Independent(trained(Halted(when)), **WHOLE).learn(task)
 
 
 def test_a_module_of_other_numbers_is_refused_with_the_way_out():

@@ -486,6 +486,53 @@ def test_other_features_are_found_for_samples_of_another_shape():
     assert backbone.features == 48
 
 
+class Cut(nn.Module):
+    """Computes a part without gradients in one way or another: (n, 4) to (n, 3)."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.first, self.second, self.last = how, nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        y = torch.tanh(self.first(x))
+        with torch.inference_mode() if self.how == "inference" else torch.set_grad_enabled(self.how != "no_grad"):
+            y = torch.tanh(self.second(y))
+        if self.how == "residual":
+            y = y.detach() + self.second(y)
+        if self.how == "dead":
+            y = y + torch.relu(self.last(x) - 1e6)
+        if self.how == "detached":
+            y = y.detach()
+        return self.head(torch.tanh(self.last(y)))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("no_grad", r"'first' of Cut gets no gradient, so that its factors would never train; take torch\.no_grad\(\)"),
+        ("detached", r"'first' of Cut gets no gradient"),
+        ("inference", r"Cut cannot be trained: .* take torch\.no_grad\(\), torch\.inference_mode\(\) and"),
+    ],
+)
+def test_a_module_whose_factors_would_get_no_gradient_is_refused(how, message):
+    module = trained(Cut(how))
+    backbone = Backbone(module, GrowthSettings(form="low-rank"))
+    with pytest.raises(NetworkError, match=message) as caught:
+        backbone.fit(torch.randn(4, 4))
+    assert "\n" not in str(caught.value)
+    assert backbone.features is None
+    for chosen in ({"groups": {"last": "last"}}, {"depth": 0.3}) if how != "inference" else ():
+        Backbone(module, GrowthSettings(form="low-rank", **chosen)).fit(torch.randn(4, 4))
+
+
+@pytest.mark.parametrize("how", ["", "residual", "dead"])
+def test_layers_with_any_gradient_may_have_factors(how):
+    backbone = Backbone(trained(Cut(how)), GrowthSettings(form="low-rank"))
+    backbone.fit(torch.randn(4, 4))
+    assert [layer.name for layer in backbone.plan.layers] == ["first", "second", "last"]
+
+
 def test_a_module_that_gives_no_numbers_is_refused():
     module = Two()
     with torch.no_grad():

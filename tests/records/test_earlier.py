@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bocl.errors import ConfigError
 from bocl.experiment.config import StreamSettings
+from bocl.networks.growth import UNREAD, GrowthSettings
 from bocl.records.earlier import trained_one_by_one, upgrade, upgrade_config
 from bocl.settings import to_plain
 
@@ -44,6 +46,23 @@ def test_a_session_and_a_task_have_the_names_of_today():
     assert (start["prior_trials"], start["shares_device"]) == ("ab", 2)
     assert start["config"] == upgrade_config(OLD)
     assert upgrade({"kind": "task", "memory": 7}) == {"kind": "task", "extra_numbers": 7}
+
+
+@pytest.mark.parametrize(("form", "other"), [("units", "low-rank"), ("low-rank", "units")])
+def test_what_a_form_of_growth_never_read_is_as_if_it_was_not_given(form, other):
+    usual = to_plain(GrowthSettings(form=form))
+    given = {"groups": {"all": "."}, "depth": 0.5, "scale": 2.0, "head": "none"}
+    if form == "low-rank":
+        given = {"wiring": "full", "gates": "sample", "gate_share": 0.0, "reduction_nodes": 2, "reduction_channels": 3}
+    assert set(given) == set(UNREAD[form])
+    for name, value in given.items():
+        with pytest.raises(
+            ConfigError, match=rf"growth\.{name} is .*, which growth\.form = '{form}' does not read; leave"
+        ):
+            GrowthSettings(form=form, **{name: value})
+        GrowthSettings(form=other, **{name: value})
+        assert upgrade_config({"growth": {**usual, name: value}})["growth"] == usual
+        assert upgrade_config({"growth": {**usual, "form": other, name: value}})["growth"][name] == value
 
 
 def test_a_config_that_is_none_is_left_to_the_checks():

@@ -26,6 +26,7 @@ from text_examples import (
     tokenizer_file,
     tokenizer_json,
 )
+from torch import nn
 from typer.testing import CliRunner
 
 import bocl
@@ -152,6 +153,9 @@ def test_a_tokenizer_with_a_name_is_found_in_its_package(form, in_package, tmp_p
     monkeypatch.setenv("BOCL_DATA", str(tmp_path))
     monkeypatch.setitem(sys.modules, "tokenizers", made_up_tokenizers())
     assert bocl.from_texts([LIKED], NAMED)[0].text == TextFormat(in_package, 128, 1)
+    monkeypatch.delenv("BOCL_DATA")
+    assert bocl.from_texts([LIKED], NAMED, data=tmp_path, length=9)[0].text == TextFormat(in_package, 9, 1)
+    refused("data is 'nowhere', which is not a folder", bocl.from_texts, [LIKED], NAMED, data="nowhere")
 
 
 def test_a_tokenizer_with_a_name_that_is_missing_or_another_is_refused(in_package, tmp_path, empty_cache):
@@ -164,6 +168,28 @@ def test_a_tokenizer_with_a_name_that_is_missing_or_another_is_refused(in_packag
     refused(f"neither installed nor in {empty_cache}; fetch it", bocl.from_texts, [LIKED], NAMED)
     tokenizer_file(tmp_path, padding=2)
     refused("is not the published file: its sha256 is ", read_tokenizer, NAMED, folders=[tmp_path])
+
+
+UNIGRAM = {"type": "Unigram", "vocab": [["<s>", 0.0], ["<pad>", 0.0], ["good", -1.0]]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "padding", "largest"),
+    [
+        ({}, 0, IDS["a"]),
+        ({"model": {"type": "BPE", "vocab": {"<s>": 0, "<pad>": 1, "good": 2}}}, 1, 2),
+        ({"model": UNIGRAM}, 1, 2),
+        ({"model": {"type": "BPE", "vocab": {"good": 0}}, "added_tokens": [{"id": 7, "content": "[PAD]"}]}, 7, 0),
+        ({"model": {"type": "BPE", "vocab": {"good": 4}}}, 0, 4),
+        ({"model": {"vocab": 3}, "added_tokens": {"id": 1}}, 0, None),
+        ({"model": None, "added_tokens": [3, {"content": "<pad>", "id": "x"}]}, 0, None),
+    ],
+)
+def test_where_the_file_does_not_say_what_fills_texts_up_its_words_do(changes, padding, largest):
+    found = text_format(tokenizer_json(padding=None, **changes))
+    assert (found.padding, found.largest) == (padding, largest)
+    assert text_format(tokenizer_json(padding=5, **changes)).padding == 5
+    assert TextFormat("no file").largest is None
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch):
@@ -389,6 +415,15 @@ def test_settings_name_the_tokenizer_or_weights_that_have_one(in_package, tmp_pa
         StreamSettings(length=0)
 
 
+def test_a_format_of_texts_has_its_own_length(library):
+    how = text_format(tokenizer_json(), 8)
+    for same in ({}, {"length": 8}, {"truncate": False}):
+        assert bocl.from_texts([LIKED], how, **same)[0].text == how
+    own = "but the tokenizer is a TextFormat with length 8 and truncate False; leave them out, or give the path of"
+    refused(f"length is 6 and truncate False, {own}", bocl.from_texts, [LIKED], how, length=6)
+    refused(f"length is None and truncate True, {own}", bocl.from_texts, [LIKED], how, truncate=True)
+
+
 # learners
 
 RECIPE = bocl.Recipe("adam", learning_rate=0.01, batch_size=8, epochs=6)
@@ -423,6 +458,8 @@ def test_a_learner_is_asked_about_strings(learnt):
     assert made.score(*LIKED, task=0) == 1.0
     asked = ["a good red film", "bad"]
     logits = made.predict(asked, "task 1")
+    assert made.predict([], 0).shape == (0, 2)
+    assert made.predict_labels((), 0) == []
     for same in (tuple(asked), np.array(asked), how.encode(asked, "x").ids, torch.tensor(how.encode(asked, "x").ids)):
         assert torch.equal(made.predict(same, 0), logits)
 
@@ -488,6 +525,76 @@ def test_a_network_that_cannot_read_the_texts_is_refused_before_it_is_trained(li
         learner(vocabulary=3).learn(task)
 
 
+def test_a_network_that_takes_the_padding_for_a_token_is_refused(library):
+    """With it, the logits of a text would depend on the longest of its batch."""
+    short = (["the", "a bad song"] * 20, LIKED[1])
+    task = bocl.from_texts([short], text_format(tokenizer_json(padding=1), 12))[0]
+    fault = "what TextEncoder computes for a text depends on how far it is filled up, and so on the others of its batch"
+    refused(fault, learner(positions=12).learn, task)
+    refused("texts are filled up with the id 1, which the network must take", learner(positions=12).learn, task)
+    made = learner(positions=12, padding=1)
+    made.learn(task)
+    asked = ["the", "the " * 10]
+    assert torch.allclose(made.predict(asked, 0)[0], made.predict(asked[:1], 0)[0], atol=1e-6)
+    whole = bocl.Independent(encoder(positions=12), pretrained=True, recipe=RECIPE, device="cpu")
+    refused(fault, whole.learn, task)
+
+
+def test_a_network_that_cannot_read_shorter_texts_is_refused(library):
+    class Flat(nn.Module):
+        """Reads exactly twelve token ids."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.body = nn.Embedding(len(IDS), 4), nn.Linear(48, 5)
+
+        def forward(self, x):
+            return torch.tanh(self.body(self.words(x).flatten(1)))
+
+    task = bocl.from_texts([LIKED], text_format(tokenizer_json(), 12))[0]
+    made = bocl.Frozen(Flat(), pretrained=True, growth=replace(LOW_RANK, head="none"), device="cpu")
+    refused("batches of texts are cut down to the longest: Flat cannot take samples of shape (8,)", made.learn, task)
+
+
+def test_a_network_with_fewer_words_than_the_tokenizer_is_refused_before_it_meets_them(library):
+    how = text_format(tokenizer_json(), 8)
+    task = bocl.from_texts([(["good", "bad"] * 20, LIKED[1])], how)[0]
+    assert int(task.train.raw.max()) < IDS["red"]
+    fault = f"(token ids up to {IDS['a']}: are the tokenizer and the length those of the network?)"
+    refused(fault, learner(vocabulary=len(IDS) - 1).learn, task)
+    learner(vocabulary=len(IDS)).learn(task)
+
+
+def test_what_is_wrong_with_a_network_otherwise_says_nothing_of_its_tokenizer(library):
+    class Both(nn.Module):
+        """Returns two things."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = encoder()
+
+        def forward(self, x):
+            return self.inner(x), x
+
+    made = bocl.Frozen(Both(), pretrained=True, growth=LOW_RANK, device="cpu")
+    with pytest.raises(NetworkError, match="Both returns a tuple; it must return one tensor") as caught:
+        made.learn(stream(text_format(tokenizer_json(), 8))[0])
+    assert "tokenizer" not in str(caught.value)
+
+
+@pytest.mark.parametrize("type_of", [np.int32, np.int64])
+def test_ids_that_the_tokenizer_does_not_have_are_refused(learnt, type_of):
+    made, how = learnt
+    known = how.encode(["good"], "x").ids.astype(type_of)
+    made.predict(np.where(known == IDS["good"], IDS["a"], known), 0)
+    for unknown in (IDS["a"] + 1, 2**32 + 5) if type_of == np.int64 else (IDS["a"] + 1,):
+        asked = np.where(known == IDS["good"], np.array(unknown, type_of), known)
+        refused(f"with token ids up to {unknown}, but no id is above {IDS['a']}", made.predict, asked, 0)
+    made.text = None  # as where the tasks are made of ids
+    with pytest.raises(InputError, match=f"no id is above {2**31 - 1}"):
+        made.predict(known.astype(np.int64) + 2**32, 0)
+
+
 def test_a_wrong_question_is_refused(learnt):
     made, _ = learnt
     for asked, fault in (
@@ -539,6 +646,7 @@ def written(tmp_path, monkeypatch, library):
 def test_tables_of_texts_are_learnt_audited_and_predicted_for(written, tmp_path):
     command("learn", "run", "liked.csv", *written, "--device", "cpu")
     assert "100.00 %" in command("learn", "run", "colours.csv", "--device", "cpu")
+    assert command("tasks", "run").count("8 tokens") == 2
     assert command("audit", "run", "--device", "cpu").count("the same bits") == 2
     asked = ["the red song", "a blue song"]
     table(tmp_path / "new.csv", [(text, number) for number, text in enumerate(asked)], "text,number")

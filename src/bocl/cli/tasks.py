@@ -33,12 +33,13 @@ def tasks_command(
     table = results_table("task", "", "test", "classes", "samples", "data", left=("", "classes", "samples", "data"))
     for number, (about, record) in enumerate(rows, start=1):
         labels = ", ".join(map(str, about.class_labels))
+        kind = "bytes" if about.in_bytes else "floats" if about.padding is None else "tokens"
         table.add_row(
             str(number),
             literal(about.name),
             percent(record.row[-1]),
             literal(f"{about.classes}: {shortened(labels)}"),
-            " x ".join(map(str, about.shape)) + (" bytes" if about.in_bytes else " floats"),
+            " x ".join(map(str, about.shape)) + f" {kind}",
             literal(given.get(about.name, "")),
         )
     make_console().print(table if rows else literal(f"{summary.folder}: no task is finished yet"))

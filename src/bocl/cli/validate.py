@@ -32,7 +32,7 @@ def validate_command(
 
     from bocl.cli.comma_lists import parse_methods
     from bocl.cli.printing import print_json, say, warn
-    from bocl.experiment.build import build_base, build_method, build_stream, grows_in, module_of
+    from bocl.experiment.build import build_base, build_method, build_stream, groups_in_words, grows_in, module_of
     from bocl.experiment.config import load_config
     from bocl.experiment.grid import chosen_methods, plan
     from bocl.methods.seen import SeenTask, check_task
@@ -56,7 +56,7 @@ def validate_command(
                 check_task(graph, made[index], seen=[SeenTask.of(first)])
             for each in configs:
                 build_method(each, built, "cpu").check_budget(first.classes)
-        network = "hidden groups " + ", ".join(f"{group.name} {group.width}" for group in graph.groups)
+        network = groups_in_words(graph)
     else:
         configs = [replace(config, method=method) for method in chosen_methods(named, config)]
         network = f"not built, because that runs code of {module}; add --trust if you trust it"

@@ -20,7 +20,7 @@ from bocl.experiment.config import OWN_NETWORK, Config, NetworkSettings, StreamS
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
 from bocl.networks.graph import Graph
-from bocl.networks.growing import Base, grows_in, pretrained_base
+from bocl.networks.growing import Base, groups_in_words, grows_in, pretrained_base
 from bocl.networks.library import NETWORKS, make_network
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.published import PUBLISHED, find_weights, load_weights
@@ -38,7 +38,7 @@ from bocl.tasks.texts import read_tokenizer
 from bocl.training.device import resolve_device
 from bocl.wording import counted, shown
 
-__all__ = ["NETWORKS", "PUBLISHED", "grows_in"]  # for the commands
+__all__ = ["NETWORKS", "PUBLISHED", "groups_in_words", "grows_in"]  # for the commands
 Built = TypeVar("Built")
 
 
@@ -179,7 +179,7 @@ def build_pretrained(settings: NetworkSettings, data: str | None = None) -> nn.M
                 f"network.weights is '{settings.weights}', which are weights of {PUBLISHED[settings.weights].build}; "
                 f"network.build is {settings.build}"
             )
-        found = find_weights(settings.weights, settings.sha256, search_folders(data))
+        found = find_weights(settings.weights, settings.sha256, search_folders(data), settings.build)
         load_weights(module, found, settings.weights)
     return module
 

@@ -132,7 +132,7 @@ class BOCL(GrowingLearner):
             budget = own if budget is None else min(budget, own)
         few = tolerance is not None and len(data.validation) < FEW_SAMPLES
         problem = Problem(
-            space.bounds(self.search.bounds_for(self.network.first_bounds())),
+            space.bounds(self.network.useful(self.search.bounds_for(self.network.first_bounds()))),
             parameters=space.parameters,
             penalty=lambda points: (alpha or 0.0) * cost(points),
             history=(*self.prior_trials, *self.history),

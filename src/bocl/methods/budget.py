@@ -87,7 +87,7 @@ def most_units(network: GrowingNetwork, shape: Widths, classes: int, *, tasks: i
     nothing = reads == "own" or (reads == "choose" and network.pretrained)
 
     def fits(k: int) -> bool:
-        steps = [scaled(shape, k)] * tasks
+        steps = [network.useful(scaled(shape, k))] * tasks
         if _makes_network(network):
             steps[0] = graph.widths
         read, room = network.widths(reads_of(network)), left

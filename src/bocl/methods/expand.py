@@ -89,7 +89,7 @@ def expand(
         while points := _next_round(searcher, left, problem, candidates, given):
             searcher.tell(candidates.train("search", points, trials=search.most_trials))
         winner, point = candidates.winner(searcher)
-        wider = _wider(problem, point) if search.bounds is None else problem.bounds
+        wider = candidates.wider(point) if search.bounds is None else problem.bounds
         tried = len(candidates.trials) - len(given)
         if wider == problem.bounds or tried >= search.most_trials or widened == MOST_WIDENINGS:
             break
@@ -120,17 +120,6 @@ def _next_round(
         return given
     asked = asked_widths(searcher.ask(search.round_size), problem, {*trained, *given})
     return asked if trained else [*given, *asked]
-
-
-def _wider(problem: Problem, point: Widths) -> Widths:
-    """Return the bounds, twice as wide where the point lies on one and the budget lets it pass."""
-    on_bound = [point[group] == bound for group, bound in enumerate(problem.bounds[: problem.groups])]
-    passes = _passes(problem, point)
-    widths = [
-        min(2 * bound, MOST_UNITS) if bound and on and free else bound
-        for bound, on, free in zip(problem.bounds, on_bound, passes, strict=False)
-    ]
-    return (*widths, *problem.bounds[problem.groups :])
 
 
 def _limit(problem: Problem, point: Widths) -> Limit:
@@ -190,6 +179,15 @@ class Candidates:
             return []
         point = self.space.point(base, "own")
         return [point] if problem.allowed(np.array([point], dtype=np.int64))[0] else []
+
+    def wider(self, point: Widths) -> Widths:
+        """Return the bounds, twice as wide where the point lies on one, the budget lets it pass and more is of use."""
+        bounds, passes = self.problem.bounds, _passes(self.problem, point)
+        widths = [
+            min(2 * bound, MOST_UNITS) if bound and at == bound and free else bound
+            for bound, at, free in zip(bounds, point, passes, strict=False)
+        ]
+        return (*self._network.useful(tuple(widths)), *bounds[self.problem.groups :])
 
     def seed_of(self, number: int) -> int:
         """Return the seed of the first weights of child ``number``."""

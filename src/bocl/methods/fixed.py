@@ -37,7 +37,7 @@ class FixedSettings:
     """Of the method `fixed`.
 
     widths    units added for every task after the first, or ranks for every task in low-rank growth: one number for
-              all groups, or one per group
+              all groups, or one per group. A rank above the largest that a group's layers can use is that one
     budget    most parameters stored after all tasks: widths are scaled, in their proportions, to what stays within it
     children  so many are trained for every task after the first, and the best on validation samples is kept
     """
@@ -128,9 +128,8 @@ class Fixed(GrowingLearner):
                     f"fixed.budget is {budget:,}, which the base network, and attention and a head for each of "
                     f"{every}, exceed; give a larger budget or a smaller network"
                 )
-            if len(self.seen) > (
-                not self.pretrained
-            ):  # what rounding left over does not make later tasks larger than earlier ones
-                k = min(k, max(self.network.growths[-1].widths))
             z = scaled(self._shape, k)
-        return z if self.seen or self.pretrained else self.graph.widths
+            if len(self.seen) > (not self.pretrained):
+                # What rounding left over does not make later tasks larger than earlier ones.
+                z = tuple(map(min, z, self.network.growths[-1].widths))
+        return self.network.useful(z) if self.seen or self.pretrained else self.graph.widths

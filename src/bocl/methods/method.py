@@ -232,7 +232,7 @@ class Learner:
         number = task_number(task, self.seen)
         if self.text is not None and are_texts(x):
             x = self.text.encode(x, "x", "shorten them, because the length is that of the tasks learnt").ids
-        return self.network.predict(check_inputs(x, number, self.seen, self.device), number)
+        return self.network.predict(check_inputs(x, number, self.seen, self.device, self.text), number)
 
     def predict_proba(self, x: Any, task: int | str) -> Tensor:
         """Return the probability of every class, (n, classes), in the order of ``classes(task)``."""

@@ -37,7 +37,7 @@ from bocl.methods.tensor_files import pack, unpack
 from bocl.networks.check import check_graph
 from bocl.networks.graph import Graph, from_json, to_json
 from bocl.networks.library import make_network
-from bocl.networks.low_rank.backbone import Backbone, description_of
+from bocl.networks.low_rank.backbone import Backbone, Description, description_of
 from bocl.networks.low_rank.backbone import to_json as backbone_to_json
 from bocl.networks.low_rank.network import FactoredNetwork, alike, made_up_samples
 from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, make_folder, open_file, write_whole
@@ -239,7 +239,11 @@ def load(
     saved = tensors.pop(_MADE_UP, None)
     try:
         settings = _parse_settings(kind, model["settings"])
-        graph = _network_of(model["graph"], settings, network, resolve_device(device), path)
+        held = _network_in(model["graph"])
+    except _SENSELESS as error:
+        raise _unreadable(path, error) from error
+    graph = _network_of(held, settings, network, resolve_device(device), path)
+    try:
         method: Learner = kind(graph, device=device, **settings)
     except _SENSELESS as error:
         raise _unreadable(path, error) from error
@@ -271,31 +275,50 @@ def _network_json(network: Graph | Backbone) -> dict[str, Any]:
     return backbone_to_json(network) if isinstance(network, Backbone) else to_json(network)
 
 
+def _network_in(data: dict[str, Any]) -> Graph | Description:
+    """Return what a model says of its network: all of it, or what identifies a module."""
+    if "backbone" in data:
+        return description_of(data)
+    graph = from_json(data)
+    check_graph(graph)
+    return graph
+
+
 def _network_of(
-    data: dict[str, Any], settings: Mapping[str, Any], given: nn.Module | None, device: torch.device, path: Path
+    about: Graph | Description,
+    settings: Mapping[str, Any],
+    given: nn.Module | None,
+    device: torch.device,
+    path: Path,
 ) -> Graph | Backbone:
-    """Return the network that a model is of; a module of the user's own code must be given."""
-    if "backbone" not in data:
-        graph = from_json(data)
-        check_graph(graph)
+    """Return the network that a model is of; a module of the user's own code must be given, and be the same."""
+    if isinstance(about, Graph):
         if given is not None:
             raise InputError(f"{path} holds all of its network; leave out network=")
-        return graph
-    about = description_of(data)
+        return about
     if given is None and about.build is None:
         raise InputError(
             f"{path} holds a model that adapts a {about.kind}, whose code is yours; give such a module with network="
         )
-    if given is None and about.build is not None:
-        given = make_network(str(about.build["build"]), parse_value(dict[str, Any], about.build["arguments"], "build"))
-    assert given is not None
-    backbone = Backbone(given, settings.get("growth"), device)
+    try:
+        module = _made_again(about) if given is None else given
+        backbone = Backbone(module, settings.get("growth"), device)
+    except _SENSELESS as error:
+        if given is not None:
+            raise
+        raise _unreadable(path, error) from error
     if backbone.description.tensors != about.tensors or backbone.head != about.head:
         raise InputError(
             f"{path} holds a model that adapts another module: a {about.kind} with {len(about.tensors)} tensors, not "
             f"this {backbone.description.kind} with {len(backbone.description.tensors)}"
         )
     return backbone
+
+
+def _made_again(about: Description) -> nn.Module:
+    """Return the network of bocl's own that a description names."""
+    assert about.build is not None
+    return make_network(str(about.build["build"]), parse_value(dict[str, Any], about.build["arguments"], "build"))
 
 
 def check_whole(folder: Path) -> None:

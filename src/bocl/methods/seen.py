@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bocl.errors import DataError, InputError, NetworkError, did_you_mean
 from bocl.methods.failures import is_out_of_memory
-from bocl.methods.shape_advice import advice_for_network, advice_for_task
+from bocl.methods.shape_advice import advice_for_module, advice_for_network, advice_for_task
 from bocl.networks.check import check_takes
 from bocl.networks.compact import assemble
 from bocl.networks.graph import Graph
@@ -31,6 +31,8 @@ from bocl.training.batches import columns_for, token_lengths
 from bocl.wording import counted, shown
 
 EXAMPLES = 4  # samples that a module of any kind is watched on
+TEXTS = 1000  # among which a short one is looked for
+_INT32 = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -146,18 +148,32 @@ def check_task(graph: Graph | Backbone, task: Task, seen: Sequence[SeenTask]) ->
 
 
 def _fit(backbone: Backbone, task: Task) -> None:
-    """Show a module a few samples; of texts also those with the largest token ids, which it may not know."""
-    few, texts = task.train.raw[:EXAMPLES], task.train.padding is not None
-    if texts:
-        few = torch.cat([few, *(part.raw[part.raw.amax(1).argmax()][None] for part in (task.train, task.validation))])
-    try:
-        backbone.fit(task.train.scaling(backbone.device)(few.to(backbone.device)))
-    except NetworkError as error:
-        if not texts:
-            raise
-        raise NetworkError(
-            f"{error} (token ids up to {int(few.max())}: are the tokenizer and the length those of the network?)"
-        ) from error
+    """Show a module a few samples."""
+    few, columns = task.train.raw[:EXAMPLES], None
+    advice = advice_for_module(backbone.module, task.input_shape)
+    if task.train.padding is not None:
+        few, columns = _few_texts(task, task.train.padding)
+        advice = f"token ids up to {int(few.max())}: are the tokenizer and the length those of the network?"
+    samples = task.train.scaling(backbone.device)(few.to(backbone.device))
+    backbone.fit(samples, columns=columns, advice="" if advice is None else f" ({advice})")
+
+
+def _few_texts(task: Task, padding: int) -> tuple[Tensor, int]:
+    """Return token ids of a few texts, a short one first, and to how many columns that one is cut down alone.
+
+    With them comes the largest id that the network may meet: the tokenizer's, or else that of the samples.
+    """
+    raw = task.train.raw
+    first = raw[:TEXTS]
+    lengths = token_lengths(first, padding).masked_fill((first == padding).all(1), raw.shape[1])
+    largest = None if task.text is None else task.text.largest
+    if largest is None:
+        last = [part.raw[part.raw.amax(1).argmax()][None] for part in (task.train, task.validation)]
+    else:
+        last = [raw[:1].clone()]
+        last[0][0, 0] = largest
+    few = torch.cat([first[lengths.argmin()][None], raw[:EXAMPLES], *last])
+    return few, columns_for(int(lengths.min()), raw.shape[1])
 
 
 def _check_like_before(task: Task, before: SeenTask) -> None:
@@ -201,13 +217,18 @@ def task_number(task: int | str, seen: Sequence[SeenTask]) -> int:
     return int(task)
 
 
-def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.device) -> Tensor:
+def check_inputs(
+    x: Any, task: int, seen: Sequence[SeenTask], device: torch.device, text: TextFormat | None = None
+) -> Tensor:
     """Return inputs as a network sees them, scaled as the task's training samples were.
 
     A task of bytes takes uint8, and float32 that is already scaled, as ``Split.inputs`` gives it. A task of floats
-    takes numbers of any type but uint8.
+    takes numbers of any type but uint8. A task of texts takes the token ids that ``text`` gives.
     """
     about, where = seen[task], f"x for task {task}: samples"
+    if isinstance(x, list | tuple) and not x:  # no sample, whatever their shape
+        in_whole_numbers = about.in_bytes or about.padding is not None
+        x = torch.zeros(0, *about.shape, dtype=torch.uint8 if in_whole_numbers else torch.float32)
     values = x if isinstance(x, Tensor) else as_array(x, where)
     if values.ndim == 0 or tuple(values.shape[1:]) != about.shape:
         wanted = ", ".join(map(str, ("n", *about.shape)))
@@ -218,7 +239,7 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
     check_size(tuple(values.shape), where)
     given = _as_tensor(values, where)
     if about.padding is not None:
-        return _token_ids(given, about.padding, where).to(device)
+        return _token_ids(given, about.padding, where, None if text is None else text.largest).to(device)
     if about.in_bytes and given.dtype not in (torch.uint8, torch.float32):
         raise DataError(
             f"{where} of type {_type_name(given)}, but the task was learnt from bytes; give uint8, or float32 scaled "
@@ -240,12 +261,15 @@ def check_inputs(x: Any, task: int, seen: Sequence[SeenTask], device: torch.devi
     return inputs
 
 
-def _token_ids(given: Tensor, padding: int, where: str) -> Tensor:
-    """Return token ids (n, length), cut down to the longest text."""
+def _token_ids(given: Tensor, padding: int, where: str, largest: int | None) -> Tensor:
+    """Return token ids (n, length), cut down to the longest text; none is beyond the tokenizer's largest."""
     if given.is_floating_point() or given.dtype == torch.bool or (given < 0).any():
         raise DataError(
             f"{where} of type {_type_name(given)}, but the task was learnt from texts; give strings, or their ids"
         )
+    most = _INT32 if largest is None else max(largest, padding)
+    if len(given) and (found := int(given.max())) > most:
+        raise DataError(f"{where} with token ids up to {found}, but no id is above {most}; give strings, or their ids")
     lengths = token_lengths(given, padding)
     return given.int()[:, : columns_for(int(lengths.amax()) if len(given) else 1, given.shape[1])]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from torch import nn
+
 from bocl.networks.graph import Function, Graph, Layer
 from bocl.wording import counted
 
@@ -16,20 +18,35 @@ def advice_for_network(graph: Graph, shape: Shape) -> str | None:
     first, before = graph.steps[place], [step for step in graph.steps[:place] if isinstance(step, Function)]
     assert isinstance(first, Layer)
     wanted, space = first.source.width, len(first.kernel)
-    reads = f"'{first.name}' reads {counted(wanted, 'channel' if space else 'number')}"
-    if space and len(shape) == space:
-        way_out = "add one with X[:, None]" if wanted == 1 else f"give (n, {wanted}, {', '.join(map(str, shape))})"
-        return f"{reads}, and there is no axis of channels; {way_out}"
-    if space and len(shape) == space + 1 and shape[0] != wanted:
-        if shape[-1] == wanted:
-            return f"{reads}, which come first; give {_channels_first('X', shape)}"
-        return f"{reads}, not {shape[0]}; build the network for these samples"
-    if not space and not any("pool" in step.function or step.function == "global_average" for step in before):
+    if space:
+        return _advice_for_channels(first.name, wanted, space, shape)
+    reads = f"'{first.name}' reads {counted(wanted, 'number')}"
+    if not any("pool" in step.function or step.function == "global_average" for step in before):
         flattened = any(step.function == "flatten" for step in before)
         if prod(shape) == wanted and not flattened:
             return f"{reads}, and a sample is not flat; begin the network with nn.Flatten()"
         if prod(shape) != wanted:
             return f"{reads}, not {prod(shape)}; build the network for these samples"
+    return None
+
+
+def advice_for_module(module: nn.Module, shape: Shape) -> str | None:
+    """Say the same of a module of any code, whose first convolution is taken for its first layer."""
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            return _advice_for_channels(name, part.in_channels, len(part.kernel_size), shape)
+    return None
+
+
+def _advice_for_channels(name: str, wanted: int, space: int, shape: Shape) -> str | None:
+    reads = f"'{name}' reads {counted(wanted, 'channel')}"
+    if len(shape) == space:
+        way_out = "add one with X[:, None]" if wanted == 1 else f"give (n, {wanted}, {', '.join(map(str, shape))})"
+        return f"{reads}, and there is no axis of channels; {way_out}"
+    if len(shape) == space + 1 and shape[0] != wanted:
+        if shape[-1] == wanted:
+            return f"{reads}, which come first; give {_channels_first('X', shape)}"
+        return f"{reads}, not {shape[0]}; build the network for these samples"
     return None
 
 

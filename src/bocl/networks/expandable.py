@@ -113,6 +113,10 @@ class ExpandableNetwork:
         """Count what a task of so many classes takes as a network of its own, of the base network's shape."""
         return int(GrowthSpace.first(self.graph, classes).count_all(self.graph.widths))
 
+    def useful(self, widths: Widths) -> Widths:
+        """Return these widths: every unit may be of use."""
+        return widths
+
     def first_bounds(self) -> Widths:
         """Return the most units of each group that a task may add, unless settings say: those of the base network.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from bocl.errors import NetworkError
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings, GrowthSpace
@@ -26,6 +27,22 @@ def grows_in(base: Base) -> Graph | Backbone:
     return base.graph if isinstance(base, Pretrained) else base
 
 
+def groups_in_words(graph: Graph | Backbone) -> str:
+    """Say which groups there are, and their widths, or the largest ranks that a search tries first."""
+    if isinstance(graph, Graph):
+        return "hidden groups " + ", ".join(f"{group.name} {group.width}" for group in graph.groups)
+    if not graph.plan.layers:
+        return "a whole copy of the module for every task"
+    ranks = FactoredNetwork(graph).first_bounds()
+    first = ", ".join(f"{group.name} {rank}" for group, rank in zip(graph.groups, ranks, strict=True))
+    return f"groups of layers, and the largest ranks that are tried first: {first}"
+
+
 def pretrained_base(module: nn.Module, growth: GrowthSettings, device: torch.device | str) -> Pretrained | Backbone:
     """Return a trained module as what tasks grow from."""
-    return Backbone(module, growth, device) if growth.form == "low-rank" else Pretrained.of(module)
+    if growth.form == "low-rank":
+        return Backbone(module, growth, device)
+    try:
+        return Pretrained.of(module)
+    except NetworkError as error:
+        raise NetworkError(f"{error}; to adapt any module as it is, set growth.form = 'low-rank'") from error

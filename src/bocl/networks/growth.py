@@ -14,7 +14,7 @@ A task that reads no other, such as the first, grows from nothing: all its units
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain
 from math import prod
 from typing import Annotated, Any, Literal
@@ -26,9 +26,11 @@ from pydantic import Field
 from torch import Tensor
 
 from bocl.checks import Fraction, Number, Positive, PositiveInt, section
+from bocl.errors import ConfigError
 from bocl.networks import attention
 from bocl.networks.graph import Graph, Layer, Source
 from bocl.widths import Widths
+from bocl.wording import shown
 
 Shapes = dict[str, tuple[Any, ...]]
 PARTS = ("shared", "heads", "attention", "norms")
@@ -39,6 +41,13 @@ _PART_OF = {
 _STATISTICS = ("mean", "var")
 _Reduction = Annotated[PositiveInt, Field(le=10**9)]  # beyond the width of any layer
 _GateBias = Annotated[Number, Field(ge=-1e6, le=1e6)]  # a sigmoid is flat long before
+
+
+#: Settings that only the other form reads.
+UNREAD = {
+    "units": ("groups", "depth", "scale", "head"),
+    "low-rank": ("wiring", "gates", "gate_share", "reduction_nodes", "reduction_channels"),
+}
 
 
 @section("growth")
@@ -84,6 +93,17 @@ class GrowthSettings:
     depth: Annotated[Positive, Field(le=1)] = 1.0
     scale: Positive = 4.0
     head: str | None = None
+
+    def __post_init__(self) -> None:
+        defaults = {entry.name: entry.default for entry in fields(self)}
+        defaults["groups"] = {}
+        for name in UNREAD[self.form]:
+            if getattr(self, name) != defaults[name]:
+                given, usual = shown(getattr(self, name)), shown(defaults[name])
+                raise ConfigError(
+                    f"growth.{name} is {given}, which growth.form = '{self.form}' does not read; leave it out, or set "
+                    f"it to {usual}"
+                )
 
     @property
     def own_norms(self) -> bool:

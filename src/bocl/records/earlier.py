@@ -28,6 +28,17 @@ _OTHERS: dict[str, dict[str, Any]] = {  # the paper's ways, before there were ot
     "search": {"halving": False},
     "goal": {"tolerance": 0.005},  # which no run had as its goal
 }
+#: What growth of each form does not read, and where it is refused today; once it had no effect.
+_UNREAD: dict[str, dict[str, Any]] = {
+    "units": {"groups": {}, "depth": 1.0, "scale": 4.0, "head": None},
+    "low-rank": {
+        "wiring": "lean",
+        "gates": "unit",
+        "gate_share": 0.1,
+        "reduction_nodes": 64,
+        "reduction_channels": 16,
+    },
+}
 ONE_CHILD_GB = 1e-6  # as `search.memory_gb`, before there was `search.children_at_once`
 
 
@@ -58,6 +69,9 @@ def with_only_ways(settings: Mapping[str, Any]) -> dict[str, Any]:
     for section, older in _OTHERS.items():
         if isinstance(given := found.get(section), Mapping):
             found[section] = {**older, **given}
+    if isinstance(growth := found.get("growth"), Mapping):
+        unread = _UNREAD.get(str(growth.get("form", "units")), {})
+        found["growth"] = {name: unread.get(name, value) for name, value in growth.items()}
     return found
 
 

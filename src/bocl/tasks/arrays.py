@@ -136,8 +136,9 @@ def from_texts(
     tasks: Sequence[tuple[Any, Any]],
     tokenizer: str | Path | TextFormat,
     *,
-    length: int = 128,
+    length: int | None = None,
     truncate: bool = False,
+    data: str | Path | None = None,
     test: Sequence[tuple[Any, Any]] | None = None,
     validation: float | Sequence[tuple[Any, Any]] = 0.1,
     **options: Any,
@@ -145,15 +146,22 @@ def from_texts(
     """Make a stream of your own texts, for a network that reads token ids.
 
     tasks      one pair (texts, labels) per task
-    tokenizer  the path of a tokenizer.json, as published with the network
-    length     most tokens of a text, those that open and close it included
+    tokenizer  the path of a tokenizer.json, as published with the network, or the name of published weights; or the
+               ``text`` of another task, which has its own length
+    length     most tokens of a text, those that open and close it included: 128 if left out
     truncate   whether longer texts are cut off; otherwise they are refused
+    data       a folder that holds the package of a tokenizer with a name; it is looked for where it is installed, too
 
     ``test``, ``validation`` and the other options are those of ``from_arrays``.
     """
     how = tokenizer
     if not isinstance(how, TextFormat):
-        how = read_tokenizer(how, length, truncate=truncate, folders=search_folders(None))
+        how = read_tokenizer(how, 128 if length is None else length, truncate=truncate, folders=search_folders(data))
+    elif length not in (None, how.length) or truncate not in (False, how.truncate):
+        raise DataError(
+            f"length is {shown(length)} and truncate {truncate}, but the tokenizer is a TextFormat with length "
+            f"{how.length} and truncate {how.truncate}; leave them out, or give the path of a tokenizer.json"
+        )
 
     def encoded(pairs: Any, name: str) -> Any:
         if not isinstance(pairs, list | tuple):

@@ -33,6 +33,7 @@ TOKENIZERS = {  # by the name of the weights that they belong to
         "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     )
 }
+_PADDINGS = ("<pad>", "[PAD]")  # what the token that fills texts up is called
 Length = Annotated[PositiveInt, Field(le=LONGEST)]
 _TOKENIZER_WANTED = f"give the path of a tokenizer.json, or a name: {', '.join(TOKENIZERS)}"
 
@@ -64,6 +65,15 @@ class TextFormat:
     def sha256(self) -> str:
         """The hash of the tokenizer."""
         return hashlib.sha256(self.tokenizer.encode()).hexdigest()
+
+    @cached_property
+    def largest(self) -> int | None:
+        """The largest id of a token, the one that fills rows up left out; None where the tokenizer does not say."""
+        try:
+            known = _vocabulary(json.loads(self.tokenizer))
+        except (ValueError, RecursionError):  # text_format has refused it, or it was never a file
+            return None
+        return max({*known.values()} - {self.padding}, default=None)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -107,12 +117,30 @@ def text_format(tokenizer: str, length: int = 128, *, truncate: bool = False) ->
     """Return the format of texts for a tokenizer, given as the content of its file."""
     try:
         facts = json.loads(tokenizer)
-        padding = (facts.get("padding") or {}).get("pad_id", 0)
+        padding = (facts.get("padding") or {}).get("pad_id")
+        if padding is None:
+            known = _vocabulary(facts)
+            padding = next((known[name] for name in _PADDINGS if name in known), 0)
     except (ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"the tokenizer cannot be read: {error}; give the content of a tokenizer.json") from error
     if not isinstance(padding, int) or padding < 0:
         raise DataError(f"the tokenizer fills texts up with the id {shown(padding)}; give one with an id of 0 or more")
     return TextFormat(tokenizer, length, padding, truncate)
+
+
+def _vocabulary(facts: Any) -> dict[str, int]:
+    """Return the id of every token that the content of a tokenizer.json names."""
+    if not isinstance(facts, dict):
+        return {}
+    model, added = facts.get("model"), facts.get("added_tokens")
+    words = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(words, list):  # pairs of a token and its score, in the order of their ids
+        words = {str(pair[0]): at for at, pair in enumerate(words) if isinstance(pair, list) and pair}
+    found = dict(words) if isinstance(words, dict) else {}
+    for token in added if isinstance(added, list) else ():
+        if isinstance(token, dict):
+            found[token.get("content")] = token.get("id")
+    return {name: at for name, at in found.items() if isinstance(at, int) and isinstance(name, str)}
 
 
 def read_tokenizer(

@@ -24,7 +24,10 @@ from bocl.networks.low_rank.cut import Cut, find_cut
 from bocl.networks.low_rank.modules import NORMS, every_part_called, own_tensors, replace_parts
 from bocl.networks.low_rank.plan import FactoredLayer, Plan, make_plan
 from bocl.networks.low_rank.trial_run import (
+    check_copies_train,
+    check_factors_train,
     check_head,
+    check_padding,
     check_rows,
     check_together,
     check_training,
@@ -189,27 +192,32 @@ class Backbone:
 
     # What only samples show.
 
-    def fit(self, x: Tensor) -> None:
+    def fit(self, x: Tensor, *, columns: int | None = None, advice: str = "") -> None:
         """See how the module works on a few samples (n, *shape): what a head reads, and which layers take part.
+
+        columns  of token ids: so many hold all tokens of the first text
+        advice   what ends the message where the module fails on samples of their shape
 
         Every task's samples are seen, to find where the module can be cut; the rest is found with the first task's.
         """
         before = self._example
         if self.features is not None and (before is None or before.shape[1:] == x.shape[1:]):
-            run_module(self.module, x.clone(), self.description.kind)
+            run_module(self.module, x.clone(), self.description.kind, advice)
             self._example, self._cuts = x, {}
             return
         self.recall(None, ())
         try:
-            self._fit_first(x)
+            self._fit_first(x, columns, advice)
         except BaseException:
             self.recall(None, ())
             raise
 
-    def _fit_first(self, x: Tensor) -> None:
+    def _fit_first(self, x: Tensor, columns: int | None, advice: str) -> None:
         """Find all that samples show, and refuse a module that cannot be used, before any task is learnt."""
         kind, settings, trial = self.description.kind, self.settings, deepcopy(self.module)
-        features = features_of(trial, x, kind, self.tensors)
+        features = features_of(trial, x, kind, self.tensors, advice)
+        if columns is not None:
+            check_padding(trial, x, kind, features, columns)
         named = settings.head is not None
         check_head(trial, x, kind, self.head, has_setting=self._has_factors, named=named)
         groups = self.groups
@@ -225,9 +233,11 @@ class Backbone:
         self._example, self._cuts = x, {}
         if not self._has_factors:
             check_training(trial, x, kind, features)
+            check_copies_train(trial, x, kind)
         else:
             check_rows(trial, x, kind, [*used, *self.norms_by_name])
             check_together(self, x)
+            check_factors_train(self, trial, x, features)
 
     def run(self, x: Tensor) -> Tensor:
         """Return the features (n, features) of samples x (n, *shape), without any factors."""

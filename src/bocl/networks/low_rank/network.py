@@ -88,11 +88,15 @@ class FactoredNetwork:
 
     def own_parameters(self, classes: int) -> int:
         """Count what a task of so many classes takes that reads no other, at the largest ranks that are tried first."""
-        return int(self.space(classes, ()).count_all(self.graph.widths))
+        return int(self.space(classes, ()).count_all(self.first_bounds()))
 
     def first_bounds(self) -> Widths:
         """Return the largest ranks that are tried first, unless settings say."""
-        return self.graph.widths
+        return self.useful(self.graph.widths)
+
+    def useful(self, widths: Widths) -> Widths:
+        """Return these ranks, or where no layer of a group can use so much, the largest of use."""
+        return tuple(min(rank, self.graph.plan.most(group)) for group, rank in enumerate(widths))
 
     def lineage(self, task: int) -> tuple[int, ...]:
         """Return the tasks that one reads who reads this one: its factors alone."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal
 
 from torch import nn
@@ -57,6 +58,11 @@ class FactoredLayer:
     dilation: tuple[PositiveInt, ...] = ()
 
     @property
+    def most(self) -> int:
+        """The largest rank of use: factors of this rank add up to any weight that the layer can have."""
+        return min(self.inputs * prod(self.kernel), self.outputs)
+
+    @property
     def down(self) -> Layer:
         """The factor that reads the layer's input, as a layer of a graph."""
         sizes = (self.kernel, self.stride, self.padding, self.dilation)
@@ -69,6 +75,10 @@ class Plan:
 
     layers: tuple[FactoredLayer, ...]
     groups: tuple[Group, ...]
+
+    def most(self, group: int) -> int:
+        """Return the largest rank of use in a group, that of the layer which can use most."""
+        return max((layer.most for layer in self.layers if layer.group == group), default=0)
 
 
 def make_plan(

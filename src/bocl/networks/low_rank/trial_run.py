@@ -1,13 +1,14 @@
 """What a few samples show about a trained module, before any task is learnt.
 
 A module is any code. It runs here on samples (n, *shape) in evaluation mode, and is refused where what it computes for
-a sample is not always the same, or not the same among other samples. All but ``check_together`` take a copy of the
-module, which they may spoil.
+a sample is not always the same, or not the same among other samples. The module that a function is given is a copy,
+which it may spoil.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,8 @@ from bocl.networks.low_rank.modules import every_part_called
 
 if TYPE_CHECKING:
     from bocl.networks.low_rank.backbone import Backbone
+    from bocl.networks.low_rank.children import FactoredChildren
+    from bocl.networks.low_rank.network import FactoredNetwork
 
 #: Most by which two results may differ, as a share of the largest number in them: of one computation done again, and of
 #: samples computed with more or fewer others, which rounds differently.
@@ -27,10 +30,14 @@ _WAY_OUT = (
     "Build the module with batch_first=True, so that samples are in the first dimension everywhere inside, leave such "
     "layers out with patterns in growth.groups, or grow by units"
 )
+_NO_GRADIENT = "take torch.no_grad(), torch.inference_mode() and .detach() out of its forward"
 
 
-def run_module(module: nn.Module, x: Tensor, kind: str) -> Tensor:
-    """Return what a module of a kind returns for x, or say in one line why it cannot take it."""
+def run_module(module: nn.Module, x: Tensor, kind: str, advice: str = "") -> Tensor:
+    """Return what a module of a kind returns for x, or say in one line why it cannot take it.
+
+    advice  what ends that line where an index or a shape is wrong
+    """
     try:
         with torch.no_grad(), every_part_called():
             result = module(x)
@@ -39,6 +46,7 @@ def run_module(module: nn.Module, x: Tensor, kind: str) -> Tensor:
     except Exception as error:  # the module may fail in any way
         wrong = {str(tensor.dtype).removeprefix("torch.") for tensor in module.parameters()} - {"float32"}
         hint = f" (it has {', '.join(sorted(wrong))} weights: convert it with .float())" if wrong else ""
+        hint += advice if isinstance(error, IndexError | RuntimeError | ValueError) else ""
         raise NetworkError(f"{kind} cannot take samples of shape {tuple(x.shape[1:])}: {_said(error)}{hint}") from error
     if not isinstance(result, Tensor):
         raise NetworkError(
@@ -48,13 +56,13 @@ def run_module(module: nn.Module, x: Tensor, kind: str) -> Tensor:
     return result
 
 
-def features_of(module: nn.Module, x: Tensor, kind: str, tensors: Mapping[str, Tensor]) -> Tensor:
+def features_of(module: nn.Module, x: Tensor, kind: str, tensors: Mapping[str, Tensor], advice: str = "") -> Tensor:
     """Return the features (n, features) of x, or refuse a module whose result for a sample is not its own.
 
     tensors  as the module's own are before it runs
     """
     given = x.clone()
-    features = run_module(module, given, kind)
+    features = run_module(module, given, kind, advice)
     if features.dim() != 2 or len(features) != len(x):
         raise NetworkError(
             f"{kind} turns {len(x)} samples of shape {tuple(x.shape[1:])} into a tensor of shape "
@@ -97,6 +105,23 @@ def _check_alone(module: nn.Module, x: Tensor, kind: str, features: Tensor) -> N
         raise NetworkError(f"{begin}: alone, it becomes a tensor of shape {tuple(alone.shape)} {way_out}")
     if not _alike(alone, features[:1], _OTHERS):
         raise NetworkError(f"{begin} {way_out}")
+
+
+def check_padding(module: nn.Module, x: Tensor, kind: str, features: Tensor, columns: int) -> None:
+    """Refuse a module of texts whose features for the first of them depend on how far it is filled up.
+
+    columns  so many of its token ids hold all its tokens
+    """
+    try:
+        alone = run_module(module, x[:1, :columns].clone(), kind)
+    except NetworkError as error:
+        raise NetworkError(f"batches of texts are cut down to the longest: {error}") from error
+    if not _alike(alone, features[:1], _OTHERS):
+        raise NetworkError(
+            f"what {kind} computes for a text depends on how far it is filled up, and so on the others of its batch; "
+            f"texts are filled up with the id {int(x[0, -1])}, which the network must take for no token (its padding, "
+            "or pad_id in tokenizer.json)"
+        )
 
 
 def check_rows(module: nn.Module, x: Tensor, kind: str, layers: Collection[str]) -> None:
@@ -179,11 +204,11 @@ def check_training(module: nn.Module, x: Tensor, kind: str, features: Tensor) ->
         raise NetworkError(f"{kind} turns a sample in training mode into a tensor of shape {shapes}; both must be one")
 
 
-def takes_part(module: nn.Module, layer: str, x: Tensor, features: Tensor) -> bool:
-    """Whether the features (n, features) that a module gives for x depend on a layer."""
+def takes_part(module: nn.Module, layer: str, x: Tensor, features: Tensor, value: float = torch.nan) -> bool:
+    """Whether the features (n, features) that a module gives for x are others if a layer returns this value."""
 
     def spoil(_part: nn.Module, _arguments: Any, result: Tensor) -> Tensor:
-        return torch.full_like(result, torch.nan)
+        return torch.full_like(result, value)
 
     handle = module.get_submodule(layer).register_forward_hook(spoil)
     try:
@@ -191,7 +216,7 @@ def takes_part(module: nn.Module, layer: str, x: Tensor, features: Tensor) -> bo
             return not torch.equal(module(x.clone()), features)
     except torch.OutOfMemoryError:
         raise
-    except Exception:  # that NaN makes the module fail shows that it reads it
+    except Exception:  # that the value makes the module fail shows that it reads it
         return True
     finally:
         handle.remove()
@@ -202,9 +227,24 @@ def check_together(backbone: Backbone, x: Tensor) -> None:
 
     Their samples lie one child's after another's, so everything inside must keep samples in the first dimension.
     """
+    kind, (network, children) = backbone.description.kind, _random_children(backbone)
+    try:
+        with torch.no_grad():
+            together = children(x)
+            alone = torch.stack([network.candidate(children.growth(place))(x) for place in range(2)])
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # the module may fail in any way
+        raise NetworkError(f"{kind} cannot compute several children at once: {_said(error)}. {_WAY_OUT}") from error
+    if not _alike(together, alone, _OTHERS):
+        raise NetworkError(f"children of {kind} compute together something else than each alone. {_WAY_OUT}")
+
+
+def _random_children(backbone: Backbone) -> tuple[FactoredNetwork, FactoredChildren]:
+    """Return a network without tasks, and two children of it with random factors of ranks 1 and 2."""
     from bocl.networks.low_rank.network import FactoredNetwork
 
-    kind, network = backbone.description.kind, FactoredNetwork(backbone)
+    network = FactoredNetwork(backbone)
     children = network.grow([tuple(rank for _ in backbone.groups) for rank in (1, 2)], 2, seeds=[0, 1], reads=())
     children.training = False
     generator = torch.Generator().manual_seed(0)
@@ -219,16 +259,67 @@ def check_together(backbone: Backbone, x: Tensor) -> None:
             weight: Any = backbone.module.get_submodule(rest.removesuffix("/up")).weight
             size = float(weight.norm()) / len(weight) ** 0.5 / backbone.settings.scale
             tensor.data.copy_(_FACTORS * size * draw)
+    return network, children
+
+
+def check_factors_train(backbone: Backbone, module: nn.Module, x: Tensor, features: Tensor) -> None:
+    """Refuse layers whose factors get no gradient, though the features (n, features) depend on them.
+
+    A gradient of 0 is one: a ReLU may be off for these samples.
+    """
+    kind, (_, children) = backbone.description.kind, _random_children(backbone)
+    factors = {name: tensor for name, tensor in children.parameters.items() if name.startswith("factor/")}
+    lost = _without_gradient(lambda: children(x), factors, kind)
+    for layer in dict.fromkeys(name.removeprefix("factor/").rpartition("/")[0] for name in lost):
+        if takes_part(module, layer, x, features, 1.0):
+            raise NetworkError(
+                f"'{layer}' of {kind} gets no gradient, so that its factors would never train; {_NO_GRADIENT}, or "
+                "leave such layers out with patterns in growth.groups"
+            )
+
+
+def check_copies_train(module: nn.Module, x: Tensor, kind: str) -> None:
+    """Refuse a module with a parameter that gets no gradient, though the features depend on it.
+
+    A layer may be left out at random in training, and so it counts if it has a gradient in either mode.
+    """
+    named = {name: tensor for name, tensor in module.named_parameters() if tensor.is_floating_point()}
+    features = run_module(module.eval(), x.clone(), kind)
+    for tensor in named.values():
+        tensor.requires_grad_()
+    lost = list(named)
+    for training, samples in ((False, x), (True, torch.cat([x, x]))):
+        module.train(training)
+        with torch.random.fork_rng([x.device] if x.is_cuda else []):
+            lost = _without_gradient(partial(module, samples.clone()), {name: named[name] for name in lost}, kind)
+        if not lost:
+            return
+    module.eval()
+    for name in lost:
+        tensor = named[name].data
+        before = tensor.clone()
+        tensor.add_(1)
+        moved = run_module(module, x.clone(), kind)
+        tensor.copy_(before)
+        if not _alike(moved, features, _AGAIN):
+            raise NetworkError(f"'{name}' of {kind} gets no gradient, so that it would never train; {_NO_GRADIENT}")
+
+
+def _without_gradient(compute: Callable[[], Tensor], tensors: Mapping[str, Tensor], kind: str) -> list[str]:
+    """Return the names of the tensors on which what is computed depends in no way that a gradient could follow."""
     try:
-        with torch.no_grad():
-            together = children(x)
-            alone = torch.stack([network.candidate(children.growth(place))(x) for place in range(2)])
+        with torch.enable_grad(), every_part_called():
+            result = compute()
+            weights = torch.rand(result.shape, generator=torch.Generator().manual_seed(0)).to(result.device)
+            total = (result * weights).sum()
+            if not total.requires_grad:
+                return list(tensors)
+            gradients = torch.autograd.grad(total, list(tensors.values()), allow_unused=True)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # the module may fail in any way
-        raise NetworkError(f"{kind} cannot compute several children at once: {_said(error)}. {_WAY_OUT}") from error
-    if not _alike(together, alone, _OTHERS):
-        raise NetworkError(f"children of {kind} compute together something else than each alone. {_WAY_OUT}")
+        raise NetworkError(f"{kind} cannot be trained: {_said(error)}; {_NO_GRADIENT}") from error
+    return [name for name, gradient in zip(tensors, gradients, strict=True) if gradient is None]
 
 
 def _alike(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
