@@ -296,11 +296,11 @@ def check_copies_train(module: nn.Module, x: Tensor, kind: str) -> None:
             return
     module.eval()
     for name in lost:
-        tensor = named[name].data
-        before = tensor.clone()
-        tensor.add_(1)
+        value = named[name].data
+        before = value.clone()
+        value.add_(1)
         moved = run_module(module, x.clone(), kind)
-        tensor.copy_(before)
+        value.copy_(before)
         if not _alike(moved, features, _AGAIN):
             raise NetworkError(f"'{name}' of {kind} gets no gradient, so that it would never train; {_NO_GRADIENT}")
 
