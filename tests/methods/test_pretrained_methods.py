@@ -89,7 +89,6 @@ def test_nothing_is_forgotten_through_learning_saving_and_learning_on(method, fo
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_loaded_learner_learns_what_the_one_that_was_saved_learns(form, tmp_path):
-    torch.manual_seed(0)  # the module's first weights are drawn from the process's random numbers
     tasks = stream()
     one = make("bocl", form)
     for index in range(2):

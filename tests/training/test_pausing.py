@@ -36,13 +36,13 @@ def started(network, recipe, dtype=torch.float32):
     return Training(network, [easy_task(dtype=dtype)], recipe, seed=4)
 
 
-def grown(widths, module=None):
+def grown(widths, module=None, pad_to=(4, 4)):
     """Children of unequal widths that grow from a network with one task."""
     network = ExpandableNetwork(trace(module or mlp(4, [6, 5], 3)))
     network.commit(network.grow([network.graph.widths], 3, seeds=[0], dtype=torch.float64).growth(0))
     groups = len(network.graph.groups)
-    cut, pad_to = [z[:groups] for z in widths], (4, 4)[:groups]
-    return network.grow(cut, 3, seeds=range(len(widths)), pad_to=pad_to, dtype=torch.float64)
+    cut = [z[:groups] for z in widths]
+    return network.grow(cut, 3, seeds=range(len(widths)), pad_to=pad_to[:groups], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -57,6 +57,27 @@ def test_a_training_that_pauses_has_the_bits_of_one_that_does_not(module, recipe
         training.keep([0, 1, 2])
     assert training.finish() == wanted
     assert_same(dict(paused.state), dict(plain.state))
+
+
+@pytest.fixture
+def every_warning():
+    """Torch says most things once in a process, so the second test that hears of them would not."""
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
+
+
+@pytest.mark.usefixtures("every_warning")
+def test_who_stays_trains_on_without_a_warning_where_a_layer_adds_no_weights():
+    """Warnings are errors here, as they may be for users, and an error is a child that failed."""
+    pixels = nn.Sequential(nn.Conv2d(4, 5, 1), nn.Sigmoid(), nn.Conv2d(5, 6, 1), nn.Sigmoid(), nn.Flatten())
+    children = grown([(0, 0)] * 3, nn.Sequential(*pixels, nn.Linear(6, 3)), pad_to=(0, 0))
+    task = easy_task(dtype=torch.float64)
+    train_on, judge_on = (replace(split, inputs=split.inputs[:, :, None, None]) for split in (task.train, task.validation))
+    training = Training(children, [replace(task, train=train_on, validation=judge_on)], ADAM, seed=4)
+    training.advance(2)
+    training.keep([0, 2])
+    assert all(math.isfinite(fit.accuracy) for fit in training.finish())
 
 
 @pytest.mark.parametrize("module", ["mlp", "batch norm", "masks"])

@@ -321,9 +321,11 @@ class Children:
         made.widths = [self.widths[at] for at in places]
         made._classes = [self._classes[at] for at in places]
         made._corners = [self._corners[at] for at in places]
-        made.parameters = {name: nn.Parameter(tensor.detach()[places]) for name, tensor in self.parameters.items()}
-        made.buffers = {name: tensor[places] for name, tensor in self.buffers.items()}
-        made.masks = {name: tensor[places] for name, tensor in self.masks.items()}
+        made.parameters = {
+            name: nn.Parameter(of_children(tensor.detach(), places)) for name, tensor in self.parameters.items()
+        }
+        made.buffers = {name: of_children(tensor, places) for name, tensor in self.buffers.items()}
+        made.masks = {name: of_children(tensor, places) for name, tensor in self.masks.items()}
         return made
 
 
@@ -365,6 +367,14 @@ def stacked_tensors(tensors: list[Tensor], padded: tuple[int, ...]) -> Tensor:
     for index, tensor in enumerate(tensors):
         stacked[corner(index, tensor.shape)] = tensor
     return stacked
+
+
+def of_children(stacked: Tensor, places: Sequence[int]) -> Tensor:
+    """Return a copy of the tensors of some children, in this order.
+
+    An index would give a tensor without elements strides that gradients do not have, and autograd would warn.
+    """
+    return torch.stack([stacked[at] for at in places])
 
 
 def corner(index: int, shape: tuple[int, ...]) -> tuple[int | slice, ...]:

@@ -26,7 +26,7 @@ from bocl.networks.low_rank.modules import (
     every_part_called,
     replace_parts,
 )
-from bocl.networks.stacked import corner, stacked_tensors
+from bocl.networks.stacked import corner, of_children, stacked_tensors
 from bocl.widths import Widths
 
 MOST_ROWS = 2048  # samples times children that are scored at once, so that a large module fits into memory
@@ -180,8 +180,10 @@ class FactoredChildren:
         made.widths = [self.widths[at] for at in places]
         made._classes = [self._classes[at] for at in places]
         made._corners = [self._corners[at] for at in places]
-        made.parameters = {name: nn.Parameter(tensor.detach()[places]) for name, tensor in self.parameters.items()}
-        made.buffers = {name: tensor[places] for name, tensor in self.buffers.items()}
-        made.scales = {group: tensor[places] for group, tensor in self.scales.items()}
+        made.parameters = {
+            name: nn.Parameter(of_children(tensor.detach(), places)) for name, tensor in self.parameters.items()
+        }
+        made.buffers = {name: of_children(tensor, places) for name, tensor in self.buffers.items()}
+        made.scales = {group: of_children(tensor, places) for group, tensor in self.scales.items()}
         made._build()
         return made
