@@ -18,6 +18,7 @@ NAMES = {
     *("DataWarning", "DeviceError", "GoalWarning", "NetworkWarning"),
     *("OpenRun", "open", "convnet"),
     *("Learned", "Learner", "load", "run", "load_config", "summarise"),
+    *("TaskNetwork", "load_module", "Exported"),
     *("mlp", "convnet", "lenet", "resnet", "trace"),
     *("efficientnet_lite0", "mobilenet_v2", "text_encoder", "pretrained"),
     *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),

@@ -52,7 +52,7 @@ ARROWS = {
     "report": "method_table records wording",
     "tracking": "errors extras records",
     "search": "checks errors records seeding widths",
-    "methods": "checks errors method_table networks progress records search seeding settings tasks training widths wording",  # noqa: E501
+    "methods": "checks errors extras method_table networks progress records search seeding settings tasks training version widths wording",  # noqa: E501
     "benchmarks": "methods networks tasks training widths wording",
     "experiment": "checks errors method_table methods networks presets progress records search seeding settings tasks training version widths wording",  # noqa: E501
     "cli": "benchmarks errors experiment method_table methods presets progress records report search settings tasks tracking training version wording",  # noqa: E501

@@ -21,6 +21,8 @@ from bocl.methods.den import DEN as DEN
 from bocl.methods.den import DENSettings as DENSettings
 from bocl.methods.ewc import EWC as EWC
 from bocl.methods.ewc import EWCSettings as EWCSettings
+from bocl.methods.exporting.export import Exported as Exported
+from bocl.methods.exporting.single_file import load_module as load_module
 from bocl.methods.fixed import Fixed as Fixed
 from bocl.methods.fixed import FixedSettings as FixedSettings
 from bocl.methods.frozen import Frozen as Frozen
@@ -38,6 +40,7 @@ from bocl.methods.reward import RewardSettings as RewardSettings
 from bocl.methods.saving import load as load
 from bocl.methods.sn import SN as SN
 from bocl.methods.sn import SNSettings as SNSettings
+from bocl.methods.task_network import TaskNetwork as TaskNetwork
 from bocl.networks.architectures import convnet as convnet
 from bocl.networks.architectures import lenet as lenet
 from bocl.networks.architectures import mlp as mlp

@@ -128,6 +128,23 @@ def assert_same_state(one: State, other: State) -> None:
         assert torch.equal(tensor, other.tensors[name]), name
 
 
+def test_every_task_is_a_module_that_gives_the_bits_of_predict(method, kind):
+    learner, _ = learnt(method, kind)
+    for task in range(3):
+        module = learner.module(task)
+        assert module.labels == learner.classes(task)
+        assert not module.training
+        for count in (1, 7, 40):
+            x = stream().test_split(task).raw[:count]
+            with torch.no_grad():
+                assert torch.equal(module(x), learner.predict(x, task))
+            torch.testing.assert_close(module(x), learner.predict(x, task))
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.zero_()
+        assert learner.predict(x, task).abs().max() > 0, "the module's tensors are its own"
+
+
 def test_it_learns_an_easy_task_from_training_samples_alone(method, kind):
     learner, learned = learnt(method, kind)
     test = stream().test_split(2)

@@ -70,7 +70,7 @@ def test_merged_weights_load_into_the_module(name, norms, tmp_path):
     learner, _ = learnt(name, norms)
     head = learner.graph.head
     for task in range(3):
-        folder = learner.export(task, tmp_path / str(task), to="merged")
+        folder = learner.export(task, tmp_path / str(task), to="merged").path
         classes = learner.seen[task].classes
         plain = with_outputs(
             MODULES[name][0]() if name != "text" else make_network("text-encoder", ENCODER), head, classes
@@ -89,7 +89,7 @@ def test_an_adapter_loads_with_peft_to_the_same_logits(name, norms, tmp_path):
     learner, module = learnt(name, norms)
     head = learner.graph.head
     for task in range(3):
-        folder = learner.export(task, tmp_path / str(task))
+        folder = learner.export(task, tmp_path / str(task), to="peft").path
         base = with_outputs(copy.deepcopy(module), head, learner.seen[task].classes)
         adapted = PeftModel.from_pretrained(base, folder).eval()
         x = inputs(name)
@@ -111,7 +111,7 @@ def test_an_adapter_of_our_text_encoder_loads_on_transformers_own(tmp_path):
     missing, unexpected = theirs.load_state_dict(module.state_dict(), strict=False)
     assert not unexpected
     assert not [name for name in missing if "position_ids" not in name]
-    folder = learner.export(1, tmp_path / "adapter")
+    folder = learner.export(1, tmp_path / "adapter", to="peft").path
     adapted = PeftModel.from_pretrained(theirs, folder).eval()
     x = inputs("text")
     mask = (x != 0).long()
@@ -124,7 +124,7 @@ def test_an_adapter_of_our_text_encoder_loads_on_transformers_own(tmp_path):
 
 def test_an_adapter_says_what_it_is(tmp_path):
     learner, _ = learnt("transformer")
-    folder = learner.export("task 3", tmp_path / "adapter")
+    folder = learner.export("task 3", tmp_path / "adapter", to="peft").path
     facts = json.loads((folder / "adapter_config.json").read_text())
     assert facts["use_rslora"]
     assert set(facts["rank_pattern"].values()) == {6}, "its own rank, and those of the two tasks it reads"
@@ -139,18 +139,18 @@ def test_an_adapter_says_what_it_is(tmp_path):
     assert f"Size: {added:,} parameters of its own, next to {stored:,} of the module." in readme
     assert "Ranks: 2 in mlp lower" in readme
     assert "reads the factors of task 1, 2, which are part of these files" in readme
-    merged = (learner.export("task 3", tmp_path / "merged", to="merged") / "README.md").read_text()
+    merged = (learner.export("task 3", tmp_path / "merged", to="merged").path / "README.md").read_text()
     assert "peft" not in merged
 
 
 def test_the_readme_says_how_samples_are_made_ready(tmp_path):
     texts, _ = learnt("text", tasks=1)
-    readme = (texts.export(0, tmp_path / "text") / "README.md").read_text()
+    readme = (texts.export(0, tmp_path / "text", to="peft").path / "README.md").read_text()
     assert "Samples: shape (12,), token ids, where 0 stands for no token." in readme
     learner = bocl.Frozen(trained(Mobile()), **LOW_RANK, recipe=RECIPE, device="cpu")
     images = np.random.default_rng(0).integers(0, 256, (40, 2, 8, 8), dtype=np.uint8)
     learner.learn(bocl.from_arrays([(images, np.arange(40) % 2)])[0])
-    readme = (learner.export(0, tmp_path / "bytes") / "README.md").read_text()
+    readme = (learner.export(0, tmp_path / "bytes", to="peft").path / "README.md").read_text()
     assert f"Samples: shape (2, 8, 8), scaled as (x / 255 - {list(learner.seen[0].mean)}) / " in readme
 
 
@@ -219,7 +219,7 @@ def test_an_export_loads_as_its_readme_says(name, to, tmp_path):
         numbered = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 3))
         module = trained(Named("head", "one", bias=False) if name == "no bias" else numbered)
         learner = adapted(module, head="2" if name == "numbered head" else None)
-    folder = learner.export(1, tmp_path / "export", to=to)
+    folder = learner.export(1, tmp_path / "export", to=to).path
     check_as_the_readme_says(learner, module, folder, inputs(name) if name in MODULES else SIX)
 
 
@@ -244,21 +244,23 @@ class Grouped(nn.Module):
 def test_layers_whose_names_end_alike_have_their_own_ranks(widths, tmp_path):
     module = trained(Named("head", "proj", "block.proj"))
     learner = adapted(module, widths=widths, reads="own", groups={"a": "^proj$", "b": "block"})
-    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter"), SIX)
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter", to="peft").path, SIX)
 
 
 @pytest.mark.extras("peft")
 def test_only_layers_with_factors_are_adapted(tmp_path):
     module = trained(Grouped())
     learner = adapted(module, (2, 8, 8))
-    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter"), samples("mobile", 5))
+    check_as_the_readme_says(
+        learner, module, learner.export(1, tmp_path / "adapter", to="peft").path, samples("mobile", 5)
+    )
 
 
 @pytest.mark.extras("peft")
 def test_norms_whose_names_end_alike_are_all_the_tasks_own(tmp_path):
     module = trained(Named("head", "block.fc", "block.mid", norm="block.norm"))
     learner = adapted(module, norms="task")
-    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter"), SIX)
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter", to="peft").path, SIX)
 
 
 @pytest.mark.parametrize(
@@ -268,9 +270,9 @@ def test_a_head_that_peft_takes_for_other_layers_is_refused(head, other, tmp_pat
     module = trained(Named(head, other, "mid"))
     learner = adapted(module)
     with pytest.raises(InputError, match=f"'{head}' is the task's own, but PEFT would take '.*{head}.*' for it"):
-        learner.export(1, tmp_path / "adapter")
+        learner.export(1, tmp_path / "adapter", to="peft")
     assert not (tmp_path / "adapter").exists()
-    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "merged", to="merged"), SIX)
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "merged", to="merged").path, SIX)
 
 
 # -- weights into which no factors can be merged -------------------------------------------------------
@@ -331,7 +333,7 @@ def test_factors_that_no_weight_can_hold_are_not_merged(name, tmp_path):
 def test_a_convolution_of_another_class_is_no_adapter(tmp_path):
     learner, _ = _unmergeable("standardised")
     with pytest.raises(InputError, match="PEFT makes factors of the class of '1', Standardised, which may change them"):
-        learner.export(1, tmp_path / "adapter")
+        learner.export(1, tmp_path / "adapter", to="peft")
     assert not (tmp_path / "adapter").exists()
 
 
@@ -339,13 +341,13 @@ def test_a_convolution_of_another_class_is_no_adapter(tmp_path):
 @pytest.mark.parametrize("name", [name for name in CANNOT_MERGE if name != "standardised"])
 def test_factors_that_no_weight_can_hold_are_adapters(name, tmp_path):
     learner, module = _unmergeable(name)
-    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter"), SIX)
+    check_as_the_readme_says(learner, module, learner.export(1, tmp_path / "adapter", to="peft").path, SIX)
 
 
 def test_a_task_without_factors_is_an_adapter_that_adds_nothing(tmp_path):
     learner = bocl.Frozen(trained(Transformer()), **LOW_RANK, recipe=RECIPE, device="cpu")
     learner.learn(stream(1, (12,))[0])
-    folder = learner.export(0, tmp_path / "adapter")
+    folder = learner.export(0, tmp_path / "adapter", to="peft").path
     assert load_file(folder / "adapter_model.safetensors").keys() == {
         "base_model.model.head.weight", "base_model.model.head.bias",
     }  # fmt: skip
@@ -356,18 +358,18 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
     with pytest.raises(InputError, match="to is 'pft' \\(did you mean 'peft'"):
         learner.export(0, tmp_path / "a", to="pft")
     with pytest.raises(InputError, match="no task 'nine'"):
-        learner.export("nine", tmp_path / "a")
+        learner.export("nine", tmp_path / "a", to="peft")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
     with pytest.raises(FolderError, match="is not an empty folder"):
-        learner.export(0, tmp_path / "full")
+        learner.export(0, tmp_path / "full", to="peft")
     series, _ = learnt("series", tasks=1)
     with pytest.raises(
         InputError, match=r"'body\.3' has dilation \(2,\), which PEFT leaves out; export the task as merged"
     ):
-        series.export(0, tmp_path / "a")
+        series.export(0, tmp_path / "a", to="peft")
     units = bocl.Frozen(trained(Mobile()), pretrained=True, recipe=RECIPE, device="cpu")
     units.learn(stream(1)[0])
     with pytest.raises(InputError, match="frozen did not grow by low-rank factors"):
-        units.export(0, tmp_path / "a")
+        units.export(0, tmp_path / "a", to="peft")
     assert not (tmp_path / "a").exists()

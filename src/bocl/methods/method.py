@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, field
 from operator import eq
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -26,10 +26,12 @@ from bocl.errors import DataError
 from bocl.methods.failures import Listener, out_of_memory_explained
 from bocl.methods.rounds import LocalTrainer, RoundTrainer
 from bocl.methods.seen import SeenTask, check_inputs, check_task, check_text, seen_from, task_number, text_from
+from bocl.methods.task_network import TaskNetwork, task_network
 from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Shapes
 from bocl.networks.low_rank.backbone import Backbone
+from bocl.networks.single_task import SingleTask
 from bocl.networks.trace import trace
 from bocl.records.events import Callback, TaskStarted, ignore_events, in_turn
 from bocl.records.interrupts import held_back
@@ -45,6 +47,9 @@ from bocl.training.surroundings import usual_surroundings
 from bocl.training.trainer import Effort
 from bocl.widths import Widths
 from bocl.wording import counted, percent, shown
+
+if TYPE_CHECKING:
+    from bocl.methods.exporting.export import Exported
 
 EXTRA = "memory/"  # begins the saved names of tensors that a method keeps besides its network
 
@@ -100,8 +105,17 @@ class State:
 class Network(Protocol):
     """What a learner asks of its network, whatever its kind."""
 
+    @property
+    def graph(self) -> Graph | Backbone:
+        """What every task's network is made from."""
+        ...
+
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes of the task)."""
+        ...
+
+    def single_task(self, task: int, /) -> SingleTask:
+        """Return what a task computes with, apart from the others."""
         ...
 
     def parameters(self) -> dict[str, int]:
@@ -263,6 +277,19 @@ class Learner:
         """Return logits (n, classes) for inputs as the network sees them, on its device (``Split.inputs``)."""
         return self.network.predict(inputs, task)
 
+    @usual_surroundings()
+    def module(self, task: int | str, *, scaling: bool = True) -> TaskNetwork:
+        """Return one task as an ``nn.Module`` with parameters of its own, which gives the bits that ``predict`` gives.
+
+        Where gradients of its parameters are recorded, PyTorch may choose other kernels, and the last bit may differ.
+
+        scaling  whether it takes samples as they came and scales them, as ``predict`` does; bytes are then numbers from
+                 0 to 255, whatever their type. Otherwise it takes what the network sees (``Split.inputs``)
+        """
+        number = task_number(task, self.seen)
+        single = self.network.single_task(number)
+        return task_network(self.network.graph, single, self.seen[number], self.text, scaling=scaling)
+
     def __repr__(self) -> str:
         names = [entry.name for entry in self.seen]
         learnt = f"{counted(len(names), 'task')} learnt" + (f": {', '.join(map(repr, names[-3:]))}" if names else "")
@@ -280,11 +307,14 @@ class Learner:
 
         save(self, folder)
 
-    def export(self, task: int | str, folder: str | Path, to: str = "peft") -> Path:
-        """Write one task of low-rank growth to a new folder: as a `peft` adapter, or with `merged` weights."""
-        from bocl.methods.exporting import export
+    def export(self, task: int | str | None, path: str | Path, to: str) -> Exported:
+        """Write one task to a new file or folder, in a form that other systems read; None is all tasks in one file.
 
-        return export(self, task, folder, to)
+        to  `pt2`, `onnx`, `safetensors`, `hub-folder`, and of low-rank growth `peft` and `merged`
+        """
+        from bocl.methods.exporting.export import export
+
+        return export(self, task, path, to)
 
     # What is kept between two tasks.
 

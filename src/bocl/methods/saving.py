@@ -67,7 +67,7 @@ _MADE_UP = "made-up/outputs"  # is no name of a state's: those begin with a numb
 _SAME_MODULE = 0.01
 
 #: What reading a file that holds anything at all can raise.
-_SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
+SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
 
 
 # Writing.
@@ -76,7 +76,7 @@ _SENSELESS = (KeyError, TypeError, ValueError, AttributeError, IndexError, Recur
 @usual_surroundings()
 def save(method: Learner, folder: str | Path) -> None:
     """Write a learner to a folder, which must be new, empty or hold an older save."""
-    about = {"method": method.name, "settings": _settings_of(method), "graph": _network_json(method.graph)}
+    about = {"method": method.name, "settings": _settings_of(method), "graph": network_json(method.graph)}
     outputs = _made_up_outputs(method)
     _save(Path(folder), about, method.state(), {} if outputs is None else {_MADE_UP: outputs})
 
@@ -239,13 +239,13 @@ def load(
     saved = tensors.pop(_MADE_UP, None)
     try:
         settings = _parse_settings(kind, model["settings"])
-        held = _network_in(model["graph"])
-    except _SENSELESS as error:
+        held = network_in(model["graph"])
+    except SENSELESS as error:
         raise _unreadable(path, error) from error
-    graph = _network_of(held, settings, network, resolve_device(device), path)
+    graph = network_of(held, settings, network, resolve_device(device), path)
     try:
         method: Learner = kind(graph, device=device, **settings)
-    except _SENSELESS as error:
+    except SENSELESS as error:
         raise _unreadable(path, error) from error
     if options:  # made again, so that a wrong option is raised as the caller's mistake
         method = kind(graph, device=device, **settings, **options)
@@ -253,7 +253,7 @@ def load(
         state = State(model["facts"], tensors)
         method.check_state(state)
         method.restore(state)
-    except _SENSELESS as error:
+    except SENSELESS as error:
         raise _unreadable(path, error) from error
     if saved is not None:  # models of earlier versions have none
         _check_same_module(method, saved, path)
@@ -271,11 +271,12 @@ def _check_same_module(method: Learner, saved: Tensor, path: Path) -> None:
         )
 
 
-def _network_json(network: Graph | Backbone) -> dict[str, Any]:
+def network_json(network: Graph | Backbone) -> dict[str, Any]:
+    """Return what a file says of a network, as JSON values."""
     return backbone_to_json(network) if isinstance(network, Backbone) else to_json(network)
 
 
-def _network_in(data: dict[str, Any]) -> Graph | Description:
+def network_in(data: dict[str, Any]) -> Graph | Description:
     """Return what a model says of its network: all of it, or what identifies a module."""
     if "backbone" in data:
         return description_of(data)
@@ -284,7 +285,7 @@ def _network_in(data: dict[str, Any]) -> Graph | Description:
     return graph
 
 
-def _network_of(
+def network_of(
     about: Graph | Description,
     settings: Mapping[str, Any],
     given: nn.Module | None,
@@ -303,7 +304,7 @@ def _network_of(
     try:
         module = _made_again(about) if given is None else given
         backbone = Backbone(module, settings.get("growth"), device)
-    except _SENSELESS as error:
+    except SENSELESS as error:
         if given is not None:
             raise
         raise _unreadable(path, error) from error
@@ -334,18 +335,18 @@ def read_state(folder: Path, method: Learner, *, tasks: int) -> State:
         tensors.pop(_MADE_UP, None)
         if model["method"] != method.name:
             raise FolderError(f"{folder} holds a model of {_show(model['method'])}, not of '{method.name}'")
-        if model["graph"] != json.loads(json.dumps(_network_json(method.graph))):
+        if model["graph"] != json.loads(json.dumps(network_json(method.graph))):
             raise FolderError(f"{folder} holds a model of another network")
         try:
             saved = type(method)(method.graph, device="cpu", **_parse_settings(type(method), model["settings"]))
-        except _SENSELESS as error:
+        except SENSELESS as error:
             raise _unreadable(folder / _FILE, error) from error
         if _settings_of(saved) != _settings_of(method):
             raise FolderError(f"{folder} holds a model with other settings")
         state = State(model["facts"], tensors)
         try:
             method.check_state(state)
-        except _SENSELESS as error:
+        except SENSELESS as error:
             raise _unreadable(folder / _FILE, error) from error
         found = len(state.facts["seen"])
         if found != tasks:
@@ -431,7 +432,7 @@ def _read_model(folder: Path, sha256: str | None = None) -> dict[str, Any]:
         raise FolderError(f"{path} cannot be read: {error.strerror}") from error
     except FolderError:
         raise
-    except _SENSELESS as error:
+    except SENSELESS as error:
         raise _unreadable(path, error) from error
     return model
 

@@ -19,6 +19,7 @@ from bocl.networks.attention import features_and_gates, gate, is_gated
 from bocl.networks.graph import Add, Function, Graph, Layer, Multiply, Norm, Step
 from bocl.networks.growth import Growth
 from bocl.networks.norms import normalise_blocks, per_channel, scale_and_shift
+from bocl.networks.single_task import SingleTask
 from bocl.widths import Widths
 
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -57,6 +58,14 @@ class CompactNetwork:
     def features(self, x: Tensor) -> Tensor:
         """Return what the head reads of inputs (n, *shape), before gates: (n, C)."""
         return self._values(x)[self.graph.head.reads[0]]
+
+    def single_task(self, head: str = "head") -> SingleTask:
+        """Return all that a call computes with."""
+        tensors = {name: tensor for name, tensor in self.weights.items() if not name.startswith("head")}
+        own = ((name, self.weights.get(f"{head}/{name}")) for name in ("weight", "bias"))
+        tensors |= {f"head/{name}": tensor for name, tensor in own if tensor is not None}
+        facts = {"blocks": [list(widths) for widths in self.blocks], "roots": sorted(self.roots)}
+        return SingleTask("compact", facts, tensors)
 
     def weight_and_bias(self, layer: Layer, head: str = "head") -> tuple[Tensor, Tensor | None]:
         """Return a layer's weight (out_t, in_t, *kernel), and its bias (out_t,) where it has one."""
@@ -104,7 +113,7 @@ class CompactNetwork:
                 sizes = (layer.stride, layer.padding, layer.dilation, groups)
                 parts.append(convolve(part, weight, biases[block], *sizes))
             elif len(weight):  # units of a growth that has nothing for them to read
-                shape = (len(x), len(weight), *parts[0].shape[2:])
+                shape = (x.shape[0], len(weight), *parts[0].shape[2:])
                 parts.append(bias_alone(shape, biases[block], x))
         return torch.cat(parts, 1)
 

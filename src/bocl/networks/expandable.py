@@ -20,6 +20,7 @@ from bocl.networks.check import BASE, check_growths, check_reads
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise
+from bocl.networks.single_task import SingleTask
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
 from bocl.widths import Widths
@@ -225,6 +226,10 @@ class ExpandableNetwork:
         """Return logits (n, classes of the task)."""
         with torch.no_grad():
             return self.tasks[task](x)
+
+    def single_task(self, task: int) -> SingleTask:
+        """Return what a task computes with, apart from the others."""
+        return self.tasks[task].single_task()
 
     def base_sha256(self) -> str:
         """Return a sha256 of the pretrained weights that tasks grow from; '' without such."""

@@ -53,7 +53,9 @@ _OWN: dict[str, Callable[..., Tensor]] = {
     "global_average": lambda x: x.flatten(2).mean(2),
     "identity": lambda x: x,
     "zero_pad2d": lambda x, padding: F.pad(x, padding),
-    "stochastic_depth": lambda x, p, training: x * F.dropout(x.new_ones(len(x), *(1,) * (x.dim() - 1)), p, training),
+    "stochastic_depth": lambda x, p, training: (
+        x * F.dropout(x.new_ones(x.shape[0], *(1,) * (x.dim() - 1)), p, training)
+    ),
 }
 
 

@@ -34,6 +34,7 @@ from bocl.networks.graph import Graph, Layer, Norm
 from bocl.networks.growth import GrowthSpace, Shapes, count_tensors, initialise, is_parameter, tensor_names
 from bocl.networks.norms import normalise_batch, normalise_blocks, scale_and_shift
 from bocl.networks.products import plain_product
+from bocl.networks.single_task import SingleTask
 from bocl.seeding import seed_for
 
 Features = Mapping[str, Tensor]  # layer → (n, k·C, positions): what the columns before made of its input, side by side
@@ -67,19 +68,22 @@ class LateralNetwork:
 
     def features(self, x: Tensor, columns: int) -> Features:
         """Run the first ``columns`` columns, each on the features of those before it."""
-        inputs: dict[str, list[Tensor]] = {layer.name: [] for layer in _with_laterals(self.graph)}
         with torch.no_grad():
-            for column in self.columns[:columns]:
-                values = _values(self.graph, column, x, _side_by_side(inputs), training=False, head=False)
-                for layer in _with_laterals(self.graph):
-                    value, channels = values[layer.reads[0]], layer.source.width
-                    inputs[layer.name].append(value.reshape(len(x), channels, prod(value.shape[1:]) // channels))
-        return _side_by_side(inputs)
+            return _features(self.graph, self.columns[:columns], x)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes of the task); columns after its own play no part."""
         with torch.no_grad():
-            return _values(self.graph, self.columns[task], x, self.features(x, task), training=False)[-1]
+            return column_logits(self.graph, self.columns[: task + 1], x)
+
+    def single_task(self, task: int) -> SingleTask:
+        """Return what a task computes with: its column, and what it reads of those before, whose heads play no part."""
+        unused = ("head/", f"lateral/{self.graph.head.name}/")
+        read = [
+            {name: tensor for name, tensor in column.items() if not name.startswith(unused)}
+            for column in self.columns[:task]
+        ]
+        return SingleTask("columns", {"columns": task + 1}, join_tensors([*read, self.columns[task]]))
 
     def stored(self, first: int = 0, last: int | None = None, /) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return what is saved: no facts, and every tensor, ``TASK/NAME``."""
@@ -152,6 +156,11 @@ class Column:
         return {name: part.reshape(len(part), *form) for (name, form), part in forms}
 
 
+def column_logits(graph: Graph, columns: Sequence[Mapping[str, Tensor]], x: Tensor) -> Tensor:
+    """Return the logits (n, classes) of the last column."""
+    return _values(graph, columns[-1], x, _features(graph, columns[:-1], x), training=False)[-1]
+
+
 def narrowed(graph: Graph, width: Sequence[float]) -> Graph:
     """Return the graph with every group at a fraction of its width: at least 1, and divisible by its group norms."""
     groups = []
@@ -168,6 +177,17 @@ def narrowed(graph: Graph, width: Sequence[float]) -> Graph:
         for step in graph.steps
     ]
     return Graph(tuple(steps), tuple(groups))
+
+
+def _features(graph: Graph, columns: Sequence[Mapping[str, Tensor]], x: Tensor) -> Features:
+    """Run columns, each on the features of those before it, up to their heads."""
+    inputs: dict[str, list[Tensor]] = {layer.name: [] for layer in _with_laterals(graph)}
+    for column in columns:
+        values = _values(graph, column, x, _side_by_side(inputs), training=False, head=False)
+        for layer in _with_laterals(graph):
+            value, channels = values[layer.reads[0]], layer.source.width
+            inputs[layer.name].append(value.reshape(x.shape[0], channels, prod(value.shape[1:]) // channels))
+    return _side_by_side(inputs)
 
 
 def _with_laterals(graph: Graph) -> list[Layer]:
@@ -217,7 +237,7 @@ def _layer(layer: Layer, value: Tensor, weights: Mapping[str, Tensor], features:
     # a map (n, a, *space) for a convolution, else a vector (n, a·spread).
     hidden = torch.relu(F.linear(features[layer.name].mT, scaled, lateral_bias)).mT  # (n, a, positions)
     form = (len(lateral_bias), *value.shape[2:]) if layer.kernel else (expand.shape[1],)
-    return out + plain_product(layer, hidden.reshape(len(value), *form), expand, None)
+    return out + plain_product(layer, hidden.reshape(value.shape[0], *form), expand, None)
 
 
 def _norm(norm: Norm, x: Tensor, weights: Mapping[str, Tensor], *, training: bool) -> Tensor:

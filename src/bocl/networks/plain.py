@@ -14,6 +14,7 @@ from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.compact import CompactNetwork, assemble
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth, GrowthSpace, Shapes, count_tensors, initialise, is_parameter
+from bocl.networks.single_task import SingleTask
 from bocl.networks.stacked import Children
 
 
@@ -95,10 +96,17 @@ class PlainNetwork:
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes of the task)."""
+        with torch.no_grad():
+            return self._assembled()(x, self.head_of(task))
+
+    def single_task(self, task: int) -> SingleTask:
+        """Return what a task computes with, apart from the others."""
+        return self._assembled().single_task(self.head_of(task))
+
+    def _assembled(self) -> CompactNetwork:
         if self._compact is None:
             self._compact = assemble(self.graph, None, Growth(self.graph.widths, 0, self.tensors))
-        with torch.no_grad():
-            return self._compact(x, self.head_of(task))
+        return self._compact
 
 
 class SeparateNetworks:
@@ -135,6 +143,10 @@ class SeparateNetworks:
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes) of the task's own network."""
         return self.networks[task].predict(x, 0)
+
+    def single_task(self, task: int) -> SingleTask:
+        """Return what a task computes with, apart from the others."""
+        return self.networks[task].single_task(0)
 
 
 def plain_logits(graph: Graph, tensors: Mapping[str, Tensor], x: Tensor, head: str) -> Tensor:

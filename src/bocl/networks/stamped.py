@@ -26,6 +26,7 @@ from bocl.networks.check import check_growths
 from bocl.networks.compact import CompactNetwork, contiguous_copy, grown_weight
 from bocl.networks.graph import Add, Function, Graph, Layer, Multiply, Norm
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, Shapes, count_tensors, initialise, tensor_names
+from bocl.networks.single_task import SingleTask
 from bocl.networks.stacked import Children
 from bocl.settings import parse_value
 from bocl.widths import Widths
@@ -81,13 +82,20 @@ class StampedNetwork:
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return logits (n, classes of the task) for inputs (n, *shape); units stamped later play no part."""
-        if task not in self._views:
-            self._views[task] = self._view(task)
         with torch.no_grad():
-            return self._views[task](x)
+            return self._view(task)(x)
+
+    def single_task(self, task: int) -> SingleTask:
+        """Return what a task computes with, apart from the others."""
+        return self._view(task).single_task()
 
     def _view(self, task: int) -> CompactNetwork:
-        """Return what a task sees: the corner (out_t, in_t, *kernel) of every layer."""
+        """Return what a task sees, made once: the corner (out_t, in_t, *kernel) of every layer."""
+        if task not in self._views:
+            self._views[task] = self._corners(task)
+        return self._views[task]
+
+    def _corners(self, task: int) -> CompactNetwork:
         widths, weights = self.widths(task), dict(self.own[task])
         for layer in self.graph.layers:
             assert layer.group is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from copy import deepcopy
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,7 @@ from bocl.networks.check import BASE
 from bocl.networks.growth import Shapes, uniform_within
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.low_rank.modules import copied, every_part_called
+from bocl.networks.single_task import SingleTask
 from bocl.settings import parse_value
 
 HEAD = ("head/weight", "head/bias")  # a task's own, next to the names of the module's tensors
@@ -58,6 +60,11 @@ class WholeModules:
         with torch.no_grad(), every_part_called():
             features = _computed(self.graph.module, self._places, own, x)
             return F.linear(features, *(own[name] for name in HEAD))
+
+    def single_task(self, task: int) -> SingleTask:
+        """Return what a task computes with: its copy."""
+        tensors = {_stored(name): tensor for name, tensor in self.tensors[task].items()}
+        return SingleTask("whole", {"features": self.graph.features}, tensors)
 
     def parameters(self) -> dict[str, int]:
         """Count what is stored, by part."""
@@ -132,6 +139,16 @@ class WholeModule:
         with every_part_called():
             features = _computed(self._module, self._places, {**own, **self._not_kept}, x)
         return F.linear(features, *head).unsqueeze(0)
+
+
+def computing_with(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """Return a copy of a module with tensors of its own: these, each given by its first name."""
+    own = deepcopy(module)
+    with torch.no_grad():
+        for name, tensor in chain(own.named_parameters(), own.named_buffers()):
+            if name in tensors:
+                tensor.copy_(tensors[name])
+    return own
 
 
 def _first_names(module: nn.Module) -> dict[str, str]:

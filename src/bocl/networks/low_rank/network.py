@@ -28,6 +28,7 @@ from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.low_rank.children import FactoredChildren, Read
 from bocl.networks.low_rank.modules import WithFactors, WithOwnNorm, copied, every_part_called, replace_parts
 from bocl.networks.low_rank.space import FactorSpace
+from bocl.networks.single_task import SingleTask
 from bocl.settings import parse_value
 from bocl.widths import Widths
 
@@ -41,7 +42,7 @@ class TaskModule:
 
     def __init__(self, backbone: Backbone, weights: dict[str, Tensor]) -> None:
         self.weights = weights
-        self._module = module = copied(backbone.module)
+        self.module = module = copied(backbone.module)
         parts: dict[str, nn.Module] = {}
         for layer in backbone.plan.layers:
             if f"factor/{layer.name}/down" in weights:
@@ -60,7 +61,7 @@ class TaskModule:
     def features(self, x: Tensor) -> Tensor:
         """Return what the head reads of inputs (n, *shape): (n, features)."""
         with every_part_called():
-            features: Tensor = self._module(x)
+            features: Tensor = self.module(x)
         return features
 
 
@@ -196,7 +197,11 @@ class FactoredNetwork:
         if first:
             return {"growths": growths}, own
         base = {f"{BASE}{name}": tensor for name, tensor in self.graph.tensors.items()}
-        return {"growths": growths, "features": self.graph.features, "unused": list(self.graph.unused)}, base | own
+        return {"growths": growths, **self._sample_facts()}, base | own
+
+    def _sample_facts(self) -> dict[str, Any]:
+        """Return what only samples showed of the module."""
+        return {"features": self.graph.features, "unused": list(self.graph.unused)}
 
     def stored_shapes(self, facts: Mapping[str, Any], classes: Sequence[int]) -> Shapes:
         """Return the shape of every saved tensor; refuse growths that do not fit the module."""
@@ -236,6 +241,11 @@ class FactoredNetwork:
         """Return logits (n, classes of the task)."""
         with torch.no_grad():
             return self.tasks[task](x)
+
+    def single_task(self, task: int) -> SingleTask:
+        """Return what a task computes with, apart from the others."""
+        base = {f"{BASE}{name}": tensor for name, tensor in self.graph.tensors.items()}
+        return SingleTask("factors", self._sample_facts(), {**base, **self.tasks[task].weights})
 
     def base_sha256(self) -> str:
         """Return a sha256 of the backbone's tensors."""

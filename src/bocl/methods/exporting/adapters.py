@@ -12,58 +12,96 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from math import sqrt
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from safetensors.numpy import save as pack_tensors
+from safetensors.torch import load
 from torch import Tensor, nn
 
-from bocl.errors import FolderError, InputError, did_you_mean
+from bocl.errors import InputError
 from bocl.methods.method import Learner
-from bocl.methods.seen import SeenTask, task_number
+from bocl.methods.seen import SeenTask
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.low_rank.modules import every_part_called
 from bocl.networks.low_rank.network import FactoredNetwork, TaskModule, alike, made_up_samples
-from bocl.records.files import make_folder, write_whole
+from bocl.networks.task_modules import HeadedModule
 from bocl.training.precision import repeatable_products
-from bocl.training.surroundings import usual_surroundings
-from bocl.wording import shown
 
-Format = Literal["peft", "merged"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 _PREFIX = "base_model.model."  # before every name in an adapter's file
+_OF_NORM = {"weight": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}  # as PyTorch calls it
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _SAME_FEATURES = 1e-3  # adding factors to float32 weights changes features by about 1e-6 of their size
 
 
-@usual_surroundings()
-def export(learner: Learner, task: int | str, folder: str | Path, to: str = "peft") -> Path:
-    """Write one task to a new or empty folder, and return that folder."""
-    if to not in FORMATS:
-        raise InputError(f"to is {shown(to)}{did_you_mean(to, FORMATS)}; a task is exported as {' or '.join(FORMATS)}")
-    number = task_number(task, learner.seen)
-    network = learner.network
-    if not isinstance(network, FactoredNetwork):
-        raise InputError(
-            f"{learner.name} did not grow by low-rank factors (growth.form = 'low-rank'), and nothing else is "
-            f"exported as {to}"
-        )
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FolderError(f"{folder} is not an empty folder; give a new one")
+Adapter = Literal["peft", "merged"]
+
+
+def adapter_files(learner: Learner, number: int, to: Adapter) -> dict[str, bytes]:
+    """Return the files of one task, by name."""
+    network = _factored(learner, to)
     backbone, own = network.graph, network.tasks[number]
     files = _peft(backbone, own.weights) if to == "peft" else _merged(backbone, own, learner.seen[number])
     if backbone.head is None:
         files["head.safetensors"] = _packed({name: own.weights[f"head/{name}"] for name in ("weight", "bias")})
+    if learner.text is not None:
+        files["tokenizer.json"] = learner.text.tokenizer.encode()
     files["README.md"] = _readme(network, learner.seen[number], number, type(learner).__name__, to).encode()
-    make_folder(folder)
-    for name, content in files.items():
-        write_whole(folder / name, content)
-    return folder
+    return files
+
+
+def run_adapter(learner: Learner, number: int, to: Adapter, files: Mapping[str, bytes]) -> Callable[[Tensor], Tensor]:
+    """Return what the files of a task compute, read again as those do for whom they are written."""
+    network = _factored(learner, to)
+    backbone, module = network.graph, learner.module(number)
+    tensors = load(files["adapter_model.safetensors" if to == "peft" else "model.safetensors"])
+    tensors = {name.removeprefix(_PREFIX): tensor.to(backbone.device) for name, tensor in tensors.items()}
+    apart = load(files["head.safetensors"]) if "head.safetensors" in files else {}
+    head = [
+        apart[name].to(backbone.device) if backbone.head is None else tensors[f"{backbone.head}.{name}"]
+        for name in ("weight", "bias")
+    ]
+    if to == "merged":
+        body = deepcopy(backbone.module)
+        body.load_state_dict({name: tensor for name, tensor in tensors.items() if name in backbone.tensors})
+    else:
+        body = _with_adapter(backbone, tensors, json.loads(files["adapter_config.json"]), *head)
+    module.network = HeadedModule(body, *head)
+
+    def compute(samples: Tensor) -> Tensor:
+        with torch.no_grad(), repeatable_products("float32"):
+            logits: Tensor = module(samples.to(backbone.device))
+        return logits.cpu()
+
+    return compute
+
+
+def _factored(learner: Learner, to: Adapter) -> FactoredNetwork:
+    if not isinstance(learner.network, FactoredNetwork):
+        raise InputError(
+            f"{learner.name} did not grow by low-rank factors (growth.form = 'low-rank'), and nothing else is "
+            f"exported as {to}; pt2, onnx and safetensors take every task"
+        )
+    return learner.network
+
+
+def _with_adapter(
+    backbone: Backbone, tensors: Mapping[str, Tensor], config: Mapping[str, Any], weight: Tensor, bias: Tensor
+) -> nn.Module:
+    """Return the module with the factors of an adapter's files, and with its own norms: W x + α/√r B (A x)."""
+    weights = {"head/weight": weight, "head/bias": bias}
+    for layer in backbone.plan.layers:
+        down, up = (tensors.get(f"{layer.name}.lora_{side}.weight") for side in "AB")
+        if down is not None and up is not None:
+            rank = config["rank_pattern"][re.escape(layer.name)]
+            weights[f"factor/{layer.name}/down"] = down
+            weights[f"factor/{layer.name}/up"] = up.flatten(1) * (config["lora_alpha"] / sqrt(rank))
+    for name, kinds in backbone.norms_by_name.items():
+        weights |= {f"norm/{name}/{kind}": tensors[f"{name}.{_OF_NORM[kind]}"] for kind in kinds}
+    return TaskModule(backbone, weights).module
 
 
 def _peft(backbone: Backbone, weights: Mapping[str, Tensor]) -> dict[str, bytes]:
@@ -166,9 +204,8 @@ def _check_merged(backbone: Backbone, tensors: Mapping[str, Tensor], own: TaskMo
 
 def _own_tensors(backbone: Backbone, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return what takes the place of the module's own tensors, by its names: norms of the task, and the head."""
-    named = {"weight": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
     found = {
-        f"{name}.{named[kind]}": weights[f"norm/{name}/{kind}"]
+        f"{name}.{_OF_NORM[kind]}": weights[f"norm/{name}/{kind}"]
         for name, kinds in backbone.norms_by_name.items()
         for kind in kinds
     }

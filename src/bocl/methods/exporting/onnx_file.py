@@ -1,0 +1,162 @@
+"""Tasks as one ONNX file: one task, or all of a learner with the task as an input.
+
+    session = onnxruntime.InferenceSession("spring.onnx")
+    (logits,) = session.run(None, {"x": samples})
+    (logits,) = session.run(None, {"x": samples, "task": np.array(2)})      of all tasks
+
+Of all tasks, only the one that is asked for is computed: the file branches on its number, halving what is left. What
+several tasks compute with alike, such as a frozen backbone, is stored once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bocl.errors import InputError
+from bocl.extras import needed
+from bocl.methods.exporting.program import cannot, facts_of, quiet, traced
+from bocl.methods.task_network import TaskNetwork
+
+_MOST_BYTES = 2**31 - 1  # of one file of this kind
+_WHY = "a task is exported as onnx"
+
+
+def onnx_of_one(network: TaskNetwork) -> bytes:
+    """Return the file of one task on the CPU."""
+    model = _model(network)
+    _tell(model, facts_of(network))
+    return _bytes_of(model)
+
+
+def onnx_of_all(networks: Sequence[TaskNetwork]) -> bytes:
+    """Return one file for several tasks, whose number, from 0, is the input ``task``."""
+    onnx: Any = needed("onnx", "onnx", _WHY)
+    models = [_prefixed(_model(network), number) for number, network in enumerate(networks)]
+    stored: dict[str, Any] = {}  # by content
+    branches = []
+    for model in models:
+        _share(model.graph, stored)
+        branches.append(model.graph)
+    helper = onnx.helper
+    table = onnx.numpy_helper.from_array(np.arange(len(models)), "tasks")
+    # A number that is no task's ends in an error here, instead of another task's answer.
+    number = helper.make_node("Gather", ["tasks", "task"], ["number"], axis=0)
+    out = helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["batch", None])
+    nodes, name = _choice(onnx, branches, 0)
+    inputs = [models[0].graph.input[0], helper.make_tensor_value_info("task", onnx.TensorProto.INT64, [])]
+    last = helper.make_node("Identity", [name], ["logits"])
+    graph = helper.make_graph([number, *nodes, last], "tasks", inputs, [out], [table, *stored.values()])
+    whole = helper.make_model(graph, opset_imports=_opsets(helper, models), ir_version=models[0].ir_version)
+    _tell(whole, {"tasks": [facts_of(network) for network in networks]})
+    onnx.checker.check_model(whole)
+    return _bytes_of(whole)
+
+
+def run_onnx(data: bytes, task: int | None = None) -> Callable[[Tensor], Tensor]:
+    """Return what a file computes; of one with all tasks, for this one."""
+    runtime: Any = needed("onnxruntime", "onnx", "an exported file is checked")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3  # errors
+    session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+    def compute(samples: Tensor) -> Tensor:
+        inputs = {"x": samples.numpy()} | ({} if task is None else {"task": np.array(task)})
+        return torch.from_numpy(session.run(None, inputs)[0])
+
+    return compute
+
+
+def _model(network: TaskNetwork) -> Any:
+    """Return one task as an ONNX model with the input ``x`` and the output ``logits``."""
+    for module in ("onnx", "onnxscript", "onnxruntime"):
+        needed(module, "onnx", _WHY)
+    with quiet(), redirect_stdout(StringIO()):
+        program = traced(network, "onnx")
+        try:
+            exported = torch.onnx.export(
+                program, (), input_names=["x"], output_names=["logits"], dynamo=True, external_data=False, verbose=False
+            )
+        except Exception as error:  # an operation that ONNX does not have
+            raise cannot(network, "onnx", error) from error
+    assert exported is not None
+    return exported.model_proto
+
+
+def _tell(model: Any, facts: dict[str, Any]) -> None:
+    """Put what people must know into a model's metadata, in place of where PyTorch's exporter ran."""
+    del model.metadata_props[:]
+    entry = model.metadata_props.add()
+    entry.key, entry.value = "bocl", json.dumps(facts)
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+
+
+def _bytes_of(model: Any) -> bytes:
+    if model.ByteSize() > _MOST_BYTES:
+        raise InputError(
+            f"the ONNX file would have {model.ByteSize():,} bytes, and the format holds {_MOST_BYTES:,}; export single "
+            "tasks, or as safetensors"
+        )
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
+def _prefixed(model: Any, number: int) -> Any:
+    """Return a model with every name its own, but that of its input."""
+    compose: Any = needed("onnx.compose", "onnx", _WHY)
+    found = compose.add_prefix(model, f"task {number}/", rename_inputs=False)
+    del found.graph.value_info[:]
+    for node in found.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    return found
+
+
+def _share(graph: Any, stored: dict[str, Any]) -> None:
+    """Move a graph's constants to those that are stored once for all tasks."""
+    names: dict[str, str] = {}
+    for tensor in graph.initializer:
+        name = tensor.name
+        tensor.name = ""
+        content = hashlib.sha256(tensor.SerializeToString(deterministic=True)).hexdigest()
+        tensor.name = name
+        names[name] = stored.setdefault(content, tensor).name
+    del graph.initializer[:]
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            node.input[place] = names.get(name, name)
+
+
+def _choice(onnx: Any, branches: Sequence[Any], first: int) -> tuple[list[Any], str]:
+    """Return nodes that compute the branch ``number`` says, and the name of their result; ``first`` is its number."""
+    helper = onnx.helper
+    if len(branches) == 1:
+        return list(branches[0].node), branches[0].output[0].name
+    middle = len(branches) // 2
+    name = f"choice {first} to {first + len(branches) - 1}"
+    sides = []
+    for side, begin in ((branches[:middle], first), (branches[middle:], first + middle)):
+        nodes, result = _choice(onnx, side, begin)
+        out = helper.make_tensor_value_info(result, onnx.TensorProto.FLOAT, ["batch", None])
+        sides.append(helper.make_graph(nodes, f"{name}: from {begin}", [], [out]))
+    bound = helper.make_node(
+        "Constant", [], [f"{name}/bound"], value=onnx.numpy_helper.from_array(np.array(first + middle))
+    )
+    before = helper.make_node("Less", ["number", f"{name}/bound"], [f"{name}/before"])
+    chosen = helper.make_node("If", [f"{name}/before"], [name], then_branch=sides[0], else_branch=sides[1])
+    return [bound, before, chosen], name
+
+
+def _opsets(helper: Any, models: Sequence[Any]) -> list[Any]:
+    versions = {entry.domain: entry.version for model in models for entry in model.opset_import}
+    return [helper.make_opsetid(domain, version) for domain, version in versions.items()]

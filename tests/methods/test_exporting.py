@@ -1,0 +1,315 @@
+"""Tasks exported as a program, as ONNX, as one file of tensors and as a folder for the Hub."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors
+import torch
+from exporting_examples import BATCHES, TYPES, adapted, fixed, samples_for, typed_stream
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import bocl
+from bocl.errors import FolderError, InputError, WorkError
+from bocl.methods.exporting import export as exporting
+from bocl.methods.exporting import single_file
+from bocl.methods.exporting.canaries import Canaries, largest_difference
+from bocl.methods.exporting.onnx_file import onnx_of_one, run_onnx
+from bocl.methods.exporting.program import pt2, run_pt2
+
+sys.path.append(str(Path(__file__).parents[1] / "networks"))
+from low_rank_examples import MODULES, Transformer, trained
+from network_examples import NETWORKS, random_stack
+
+ONNX = pytest.mark.extras("onnx", "onnxscript", "onnxruntime")
+BOTH = [pytest.param("pt2"), pytest.param("onnx", marks=ONNX)]
+OF_LARGEST = 1e-5
+FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+
+
+def check(learner: bocl.Learner, task: int, to: str, kind: str = "float32") -> None:
+    """See that an exported task gives the learner's logits for 1, 7 and 128 samples."""
+    module = learner.module(task)
+    compute = run_pt2(pt2(module)) if to == "pt2" else run_onnx(onnx_of_one(module))
+    for count in BATCHES:
+        x = samples_for(learner, task, count, kind)
+        wanted = learner.predict(x, task)
+        given = x if kind == "uint8" or learner.seen[task].padding is not None else x.float()
+        assert (compute(given) - wanted).abs().max() <= OF_LARGEST * wanted.abs().max()
+
+
+@pytest.mark.parametrize("to", BOTH)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_task_of_units_gives_the_same_logits(name, to):
+    check(fixed(NETWORKS[name](), tasks=2, growth=bocl.GrowthSettings(gate_share=1.0)), 1, to)
+
+
+@pytest.mark.parametrize("to", BOTH)
+@pytest.mark.parametrize(("name", "form"), [*((name, "low-rank") for name in MODULES), ("mobile", "whole")])
+def test_a_task_of_an_adapted_module_gives_the_same_logits(name, form, to):
+    check(adapted(name, form), 1, to)
+
+
+@pytest.mark.parametrize("to", BOTH)
+@FEW
+@given(st.data())
+def test_random_networks_and_samples_give_the_same_logits(to, data):
+    kinds = data.draw(st.lists(st.sampled_from(["plain", "residual"]), min_size=1, max_size=2), label="kinds")
+    widths = [data.draw(st.integers(1, 4), label="width") for _ in kinds]
+    norm = data.draw(st.sampled_from(["none", "batch", "group"]), label="norm")
+    pool = data.draw(st.sampled_from(["none", "max", "average", "adaptive"]), label="pool")
+    kind = data.draw(st.sampled_from(TYPES), label="type of the samples")
+    learner = fixed(random_stack(kinds, widths, norm, pool), kind, tasks=2)
+    check(learner, data.draw(st.integers(0, 1), label="task"), to, kind)
+
+
+# -- one file of tensors ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_file_of_units_gives_the_same_bits(name, tmp_path):
+    learner = fixed(NETWORKS[name](), "uint8")
+    for task in range(3):
+        path = learner.export(task, tmp_path / f"{task}.safetensors", "safetensors").path
+        module = bocl.load_module(path, device="cpu")
+        assert module.labels == learner.classes(task)
+        for count in BATCHES:
+            x = samples_for(learner, task, count, "uint8")
+            with torch.no_grad():
+                assert torch.equal(module(x), learner.predict(x, task))
+
+
+@pytest.mark.parametrize("method", ["sn", "pgn", "den", "independent"])
+def test_one_file_of_other_methods_gives_the_same_bits(method, tmp_path):
+    kind = {"sn": bocl.SN, "pgn": bocl.PGN, "den": bocl.DEN, "independent": bocl.Independent}[method]
+    learner = kind(NETWORKS["cnn"](), recipe=bocl.Recipe(epochs=1), device="cpu")
+    for task in typed_stream():
+        learner.learn(task)
+    module = bocl.load_module(learner.export(1, tmp_path / "one.safetensors", "safetensors").path, device="cpu")
+    x = samples_for(learner, 1, 7)
+    with torch.no_grad():
+        assert torch.equal(module(x), learner.predict(x, 1))
+
+
+@pytest.mark.parametrize("form", ["low-rank", "low-rank, own norms", "whole"])
+@pytest.mark.parametrize("name", ["mobile", "text"])
+def test_one_file_of_an_adapted_module_gives_the_same_bits(name, form, tmp_path):
+    learner = adapted(name, form)
+    path = learner.export(1, tmp_path / "one.safetensors", "safetensors").path
+    given = {} if name == "text" else {"network": trained(MODULES[name][0](), seed=3)}
+    module = bocl.load_module(path, device="cpu", **given)
+    x = samples_for(learner, 1, 7)
+    with torch.no_grad():
+        assert torch.equal(module(x), learner.predict(x, 1))
+    if name == "mobile":
+        with pytest.raises(InputError, match=r"adapts a Mobile, whose code is yours; give such a module with network="):
+            bocl.load_module(path)
+        with pytest.raises(InputError, match=r"adapts another module: a Mobile with \d+ tensors, not this Transformer"):
+            bocl.load_module(path, network=Transformer())
+
+
+def test_one_file_holds_what_the_task_uses_and_nothing_else(tmp_path):
+    learner = fixed(NETWORKS["mlp"]())
+    path = learner.export(0, tmp_path / "first.safetensors", "safetensors").path
+    with safetensors.safe_open(path, "pt") as held:
+        numbers = sum(held.get_tensor(name).numel() for name in held.keys())  # noqa: SIM118 - it is no mapping
+    assert numbers == sum(learner.network.parameters_by_task()[0].values())
+    assert numbers < sum(learner.parameters().values())
+
+
+def test_a_damaged_or_foreign_file_is_refused_in_one_line(tmp_path):
+    path = fixed(NETWORKS["mlp"](), tasks=1).export(0, tmp_path / "one.safetensors", "safetensors").path
+    data = path.read_bytes()
+    for number, (damaged, told) in enumerate(
+        [
+            (data[:-1], "cannot be read"),
+            (data[:-1] + bytes([data[-1] ^ 1]), "edited or damaged"),
+            (data.replace(b"task 1", b"task 2"), "edited or damaged"),
+            (data.replace(b'\\"format\\": 1', b'\\"format\\": 9'), "has format 9"),
+            (b"", "cannot be read"),
+            (b"\xff" * 64, "no safetensors file"),
+            (safetensors.numpy.save({"a": np.zeros(2)}), "cannot be read as an exported task"),
+        ]
+    ):
+        other = tmp_path / f"{number}.safetensors"
+        other.write_bytes(damaged)
+        with pytest.raises(FolderError, match=told) as raised:
+            bocl.load_module(other)
+        assert "\n" not in str(raised.value)
+    with pytest.raises(FolderError, match="cannot be read: No such file"):
+        bocl.load_module(tmp_path / "none.safetensors")
+
+
+# -- all tasks in one file -------------------------------------------------------------------------------
+
+
+@ONNX
+@pytest.mark.parametrize("kind", ["units", "factors"])
+def test_all_tasks_in_one_file_give_each_tasks_logits(kind, tmp_path):
+    import onnxruntime
+
+    learner = fixed(NETWORKS["cnn"](), "uint8") if kind == "units" else adapted("mobile", tasks=3)
+    written = learner.export(None, tmp_path / "all.onnx", "onnx")
+    assert written.tasks == tuple(about.name for about in learner.seen)
+    session = onnxruntime.InferenceSession(written.path)
+    for task, about in enumerate(learner.seen):
+        for count in BATCHES:
+            x = samples_for(learner, task, count, "uint8" if kind == "units" else "float32")
+            wanted = learner.predict(x, task)
+            (found,) = session.run(None, {"x": x.numpy(), "task": np.array(task)})
+            assert found.shape == (count, about.classes)
+            assert np.abs(found - wanted.numpy()).max() <= OF_LARGEST * float(wanted.abs().max())
+    facts = json.loads(session.get_modelmeta().custom_metadata_map["bocl"])
+    assert [task["task"] for task in facts["tasks"]] == list(written.tasks)
+    if kind == "factors":  # what tasks share is stored once
+        one, base = onnx_of_one(learner.module(0)), 4 * learner.parameters()["base"]
+        assert written.bytes < 3 * len(one) - 1.5 * base
+    with pytest.raises(Exception, match="out of data bounds"):
+        session.run(None, {"x": x.numpy(), "task": np.array(3)})
+
+
+# -- without bocl ----------------------------------------------------------------------------------------
+
+_ALONE = """
+import sys
+sys.modules["bocl"] = None  # whoever imports it fails
+import numpy as np
+x = np.load(sys.argv[2])
+if sys.argv[1].endswith("pt2"):
+    import torch
+    facts = {"about.json": ""}
+    found = torch.export.load(sys.argv[1], extra_files=facts).module()(torch.from_numpy(x)).detach().numpy()
+    assert "task 2" in facts["about.json"]
+else:
+    import onnxruntime
+    found = onnxruntime.InferenceSession(sys.argv[1]).run(None, {"x": x})[0]
+np.save(sys.argv[3], found)
+"""
+
+
+@pytest.mark.parametrize("to", BOTH)
+def test_an_export_runs_in_a_process_without_bocl(to, tmp_path):
+    learner = fixed(NETWORKS["residual, batch norm"](), "uint8")
+    path = learner.export("task 2", tmp_path / f"task.{to}", to).path
+    x = samples_for(learner, 1, 7, "uint8")
+    np.save(tmp_path / "x.npy", x.numpy())
+    places = [str(path), str(tmp_path / "x.npy"), str(tmp_path / "logits.npy")]
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _ALONE, *places], check=True, cwd=tmp_path)
+    wanted = learner.predict(x, 1).numpy()
+    assert np.abs(np.load(tmp_path / "logits.npy") - wanted).max() <= OF_LARGEST * np.abs(wanted).max()
+
+
+# -- a folder for the Hub --------------------------------------------------------------------------------
+
+
+def test_a_folder_for_the_hub_says_what_it_is_and_how_to_use_it(tmp_path):
+    learner = fixed(NETWORKS["cnn"](), "uint8")
+    written = learner.export(1, tmp_path / "hub", "hub-folder")
+    assert written.files == ("README.md", "config.json", "model.pt2", "model.safetensors")
+    card = (written.path / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: bocl\n")
+    facts = json.loads((written.path / "config.json").read_text())
+    assert facts["labels"] == ["0", "1"]
+    x = samples_for(learner, 1, 5, "uint8")
+    for block in card.split("```python\n")[1:]:
+        code = block.split("```")[0].replace('"model', f'"{written.path}/model')
+        names = {"samples": x}
+        exec(code, names)
+        torch.testing.assert_close(names["network"](x), learner.predict(x, 1))
+        assert names.get("labels", learner.predict_labels(x, 1)) == learner.predict_labels(x, 1)
+
+
+def test_a_folder_of_a_task_of_texts_holds_the_tokenizer(tmp_path):
+    learner = adapted("text")
+    learner.text = bocl.tasks.texts.TextFormat('{"model": {"vocab": {"a": 29}}}', 12)
+    for to in ("hub-folder", "peft", "merged"):
+        folder = learner.export(0, tmp_path / to, to).path
+        assert (folder / "tokenizer.json").read_text() == learner.text.tokenizer
+
+
+# -- checks and refusals ---------------------------------------------------------------------------------
+
+
+def test_an_export_that_gives_other_logits_leaves_nothing(tmp_path, monkeypatch):
+    learner = fixed(NETWORKS["mlp"]())
+    for to, made in (("pt2", "pt2"), ("safetensors", "single_file")):
+        other = {"pt2": lambda _: pt2(learner.module(1)), "single_file": lambda *_: single_file.single_file(learner, 2)}
+        with monkeypatch.context() as patched:
+            patched.setattr(exporting, made, other[made])
+            with pytest.raises(WorkError, match=r"task 'task 1' as .* gives (other logits|logits of shape)"):
+                learner.export(0, tmp_path / "out", to)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("to", ["merged", "peft"])
+def test_an_adapter_is_read_again_and_compared(to, tmp_path):
+    learner = adapted("mobile")
+    wrong = learner.predict(samples_for(learner, 0, 4), 0) + 0.1
+    canaries = {0: Canaries(samples_for(learner, 0, 4), wrong)}
+    with pytest.raises(WorkError, match=f"task 'task 1' as {to} gives other logits than the task"):
+        exporting.export(learner, 0, tmp_path / "out", to, canaries=canaries)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_difference_is_a_share_of_the_largest_logit():
+    canaries = Canaries(torch.zeros(2, 1), torch.tensor([[1.0, -8.0], [0.0, 2.0]]))
+    assert largest_difference(lambda _: canaries.logits + 0.004, canaries, "it") == pytest.approx(0.0005, rel=1e-3)
+    for wrong in (canaries.logits + 0.1, canaries.logits * float("nan"), canaries.logits[:1]):
+        with pytest.raises(WorkError, match="nothing was kept"):
+            largest_difference(lambda _, wrong=wrong: wrong, canaries, "it")
+
+
+class Branching(nn.Module):
+    """A module whose code looks at its samples, which no program can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 6) to (n, 3)."""
+        hidden = self.body(x)
+        return self.head(hidden.relu() if bool(x.sum() > 1e9) else hidden.tanh())
+
+
+def test_what_cannot_be_exported_is_refused_by_name(tmp_path):
+    growth = bocl.GrowthSettings(form="low-rank")
+    recipe = bocl.Recipe(epochs=1)
+    learner = bocl.Fixed(Branching(), pretrained=True, growth=growth, recipe=recipe, device="cpu")
+    rng = np.random.default_rng(0)
+    learner.learn(bocl.from_arrays([(rng.normal(size=(30, 6)).astype("float32"), np.arange(30) % 3)])[0])
+    with pytest.raises(
+        InputError, match=r"task 'task 1' cannot be exported as pt2: .*; export it as safetensors"
+    ) as told:
+        learner.export(0, tmp_path / "a.pt2", "pt2")
+    assert "\n" not in str(told.value)
+    assert not any(tmp_path.iterdir())
+    learner.export(0, tmp_path / "a.safetensors", "safetensors")
+
+
+def test_wrong_wishes_are_told_in_one_line(tmp_path):
+    learner = fixed(NETWORKS["mlp"](), tasks=1)
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for task, path, to, told in (
+        (0, tmp_path / "a", "pt", r"to is 'pt' \(did you mean 'pt2'\?\)"),
+        (0, taken, "pt2", "is there already"),
+        (0, tmp_path / "none" / "a", "pt2", "is not a folder"),
+        (0, tmp_path, "hub-folder", "is not an empty folder"),
+        (None, tmp_path / "a", "pt2", "all tasks in one file are exported as onnx, not as pt2"),
+        (7, tmp_path / "a", "pt2", "task 7 has not been learnt"),
+        (0, tmp_path / "a", "peft", "did not grow by low-rank factors"),
+    ):
+        with pytest.raises(InputError, match=told):
+            learner.export(task, path, to)
+    assert taken.read_text() == "mine"
+    fresh = bocl.SN(NETWORKS["mlp"](), device="cpu")
+    with pytest.raises(InputError, match="no task has been learnt"):
+        fresh.export(None, tmp_path / "a", "onnx")
