@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +102,21 @@ def test_a_loaded_learner_learns_what_the_one_that_was_saved_learns(form, tmp_pa
     assert (first.widths, first.reads) == (second.widths, second.reads)
     assert repr(first.trials) == repr(second.trials), "NaN is not NaN"
     assert hashes(one.state().tensors) == hashes(other.state().tensors)
+
+
+@pytest.mark.parametrize("form", [*FORMS, "whole"])
+def test_what_is_learnt_does_not_depend_on_how_the_module_lies_in_memory(form):
+    """A file keeps no strides, so a loaded learner would learn something else."""
+    module, task = trained(Mobile()), stream(1)[0]
+    turned = deepcopy(module).to(memory_format=torch.channels_last)
+    assert turned.stem.weight.stride() != module.stem.weight.stride()
+    learner = partial(bocl.Independent, **WHOLE) if form == "whole" else partial(make, "frozen", form)
+    one, other = learner(module), learner(turned)
+    one.learn(task)
+    other.learn(task)
+    assert hashes(one.state().tensors) == hashes(other.state().tensors)
+    x = torch.randn(64, 2, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(one.predict(x, 0), other.predict(x, 0))
 
 
 def test_with_heads_alone_nothing_but_heads_is_added():

@@ -175,13 +175,20 @@ def test_a_child_that_diverges_fails_with_that_reason(network):
 
 @pytest.mark.parametrize(
     "error",
-    [InputError("wrong"), WorkError("failed"), RuntimeError("CUDA error: device-side assert"), KeyboardInterrupt()],
+    [
+        InputError("wrong"),
+        WorkError("failed"),
+        RuntimeError("CUDA error: device-side assert"),
+        UserWarning("slow"),
+        KeyboardInterrupt(),
+    ],
 )
-def test_what_is_not_a_childs_fault_is_raised(network, monkeypatch, error):
+@pytest.mark.parametrize("widths", [WIDTHS, [(0, 0)]], ids=["together", "alone"])
+def test_what_is_not_a_childs_fault_is_raised(network, monkeypatch, error, widths):
     tried = raise_for(monkeypatch, (0, 0), error)
     with pytest.raises(type(error)):
-        small_round(network, WIDTHS)
-    assert tried == [5]
+        small_round(network, widths)
+    assert tried == [len(widths)]
 
 
 def test_memory_of_the_cpu_that_runs_out_halves_too(network, monkeypatch):

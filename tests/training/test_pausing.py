@@ -73,10 +73,9 @@ def test_who_stays_trains_on_without_a_warning_where_a_layer_adds_no_weights():
     pixels = nn.Sequential(nn.Conv2d(4, 5, 1), nn.Sigmoid(), nn.Conv2d(5, 6, 1), nn.Sigmoid(), nn.Flatten())
     children = grown([(0, 0)] * 3, nn.Sequential(*pixels, nn.Linear(6, 3)), pad_to=(0, 0))
     task = easy_task(dtype=torch.float64)
-    train_on, judge_on = (
-        replace(split, inputs=split.inputs[:, :, None, None]) for split in (task.train, task.validation)
-    )
-    training = Training(children, [replace(task, train=train_on, validation=judge_on)], ADAM, seed=4)
+    splits = {"train": task.train, "validation": task.validation}
+    images = {name: replace(split, inputs=split.inputs[:, :, None, None]) for name, split in splits.items()}
+    training = Training(children, [replace(task, **images)], ADAM, seed=4)
     training.advance(2)
     training.keep([0, 2])
     assert all(math.isfinite(fit.accuracy) for fit in training.finish())

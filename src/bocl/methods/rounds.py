@@ -195,7 +195,7 @@ class LocalTrainer:
         A round that is too large is trained in parts. If it still runs out of memory, it starts again in parts of half
         the size, so that all children are trained with the same number at once. A child whose loss is not finite, or
         that raises, fails; the others continue. Children that are behind at a rung are stopped, whatever their part.
-        What the callback raises ends the round.
+        What the callback raises ends the round, and so does a warning that the caller made an error.
         """
         listener = Listener(callback)
         at_once = _children_that_fit(asked, network, data)
@@ -318,8 +318,8 @@ class _RoundInTraining:
         try:
             result = work(part)
         except Exception as error:
-            if error is self._listener.raised or isinstance(error, BoclError):
-                raise
+            if error is self._listener.raised or isinstance(error, BoclError | Warning):
+                raise  # a warning is raised where the caller made warnings errors, and says nothing about the child
             if is_out_of_memory(error) or _is_of_the_device(error):
                 raise
             reason = " ".join(f"{type(error).__name__}: {error}".split())

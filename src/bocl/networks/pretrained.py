@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bocl.errors import NetworkError
+from bocl.networks.compact import contiguous_copy
 from bocl.networks.graph import Graph
 from bocl.networks.growth import tensor_names
 from bocl.networks.trace import trace
@@ -57,4 +58,4 @@ def weights_of(module: nn.Module, graph: Graph) -> dict[str, Tensor]:
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().float().clone()
+    return contiguous_copy(tensor.cpu().float())  # as from a file: kernels differ by strides, and bits by kernels

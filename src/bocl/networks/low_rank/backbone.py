@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from bocl.errors import NetworkError, did_you_mean
+from bocl.networks.compact import contiguous_copy
 from bocl.networks.graph import Group
 from bocl.networks.growth import GrowthSettings
 from bocl.networks.low_rank.cut import Cut, find_cut
@@ -77,6 +78,8 @@ class Backbone:
         except Exception as error:  # a module may hold anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise NetworkError(f"{type(module).__name__} cannot be copied: {reason}") from error
+        for tensor in own.state_dict(keep_vars=True).values():
+            tensor.data = contiguous_copy(tensor)  # as from a file: kernels differ by strides, and bits by kernels
         self.module = own.eval().requires_grad_(False).to(self.device)
         self.head = head_of(module, self.settings.head)
         self.features: int | None = None
