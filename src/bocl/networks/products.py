@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bocl.networks.compact import CONVOLUTIONS
 from bocl.networks.graph import Layer
+from bocl.networks.own_kernels import convolution_kernels, window_kernels
 from bocl.networks.stack_layout import children_first, children_in_channels
 
 
@@ -43,9 +44,22 @@ def _skips_pixels(layer: Layer) -> bool:
     )
 
 
-def own_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
-    """Return the product of each child's weight and its own x: (K, n, out, *space); ``groups`` of each child."""
+def own_product(
+    layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1, gates: Tensor | None = None
+) -> Tensor:
+    """Return the product of each child's weight and its own x: (K, n, out, *space); ``groups`` of each child.
+
+    gates  (K, n, in) or (K, 1, in), what the channels of x are multiplied by first
+    """
     count, samples = x.shape[:2]
+    if groups == 1 and _lays_out_windows(layer, x):
+        kernels = convolution_kernels(x)
+        precision = _precision_of_products()
+        if kernels is not None and precision is not None:
+            found: Tensor = kernels.convolution(layer, x, gates, weight, bias, precision)
+            return found
+    if gates is not None:
+        x = x * gates.view(*gates.shape, *(1,) * (x.dim() - 3))
     if not layer.kernel:
         if bias is None:
             return torch.bmm(x, weight.mT)
@@ -126,7 +140,7 @@ def _windows(x: Tensor, layer: Layer) -> tuple[Tensor, tuple[int, int]]:
     pad_h, pad_w = _padding(layer)
     high = (x.shape[2] + 2 * pad_h - layer.kernel[0]) // layer.stride[0] + 1
     wide = (x.shape[3] + 2 * pad_w - layer.kernel[1]) // layer.stride[1] + 1
-    kernels = _kernels(x)
+    kernels = window_kernels(x)
     if kernels is not None:
         return kernels.windows(x, (high, wide), layer), (high, wide)
     if pad_h or pad_w:
@@ -140,7 +154,7 @@ def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: 
 
     First along the width, then along the height: kw + kh additions of whole planes instead of kh·kw.
     """
-    kernels = _kernels(windows)
+    kernels = window_kernels(windows)
     if kernels is not None:
         added: Tensor = kernels.fold(windows, shape, out, layer)
         return added
@@ -157,15 +171,11 @@ def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: 
     return folded[:, :, pad_h : pad_h + height, pad_w : pad_w + width]
 
 
-def _kernels(x: Tensor) -> Any:
-    """Return our own kernels where they can run: on a GPU, with Triton, but not in double precision."""
-    if not x.is_cuda or x.dtype == torch.float64:
-        return None
-    try:
-        from bocl.networks import kernels
-    except ImportError:
-        return None
-    return kernels
+def _precision_of_products() -> str | None:
+    """Return how a GPU multiplies now; None in float32, for which it has no fast units."""
+    if torch.is_autocast_enabled("cuda"):
+        return "bf16"
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else None
 
 
 def _padding(layer: Layer) -> tuple[int, int]:

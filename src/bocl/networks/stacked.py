@@ -21,12 +21,20 @@ from torch import Tensor, nn
 from bocl.errors import InputError
 from bocl.networks import functions
 from bocl.networks.aside import logits_aside, own_norm
-from bocl.networks.attention import UNIT, gate, gate_parts, is_gated
+from bocl.networks.attention import UNIT, gate, gate_parts, gates_of, is_gated
 from bocl.networks.compact import CompactNetwork, bias_alone, contiguous_copy, evaluate, grown_weight
 from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
 from bocl.networks.graph import DRAWING, Add, Function, Graph, Layer, Multiply, Norm, Step
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
-from bocl.networks.norms import normalise_batch, normalise_blocks, normalise_masked, per_channel, scale_and_shift
+from bocl.networks.norm_chains import NormChain, norm_chains
+from bocl.networks.norms import (
+    normalise_batch,
+    normalise_batch_chain,
+    normalise_blocks,
+    normalise_masked,
+    per_channel,
+    scale_and_shift,
+)
 from bocl.networks.products import own_product, plain_product, shared_product
 from bocl.networks.stack_layout import children_first, children_in_channels
 from bocl.widths import Widths
@@ -39,11 +47,13 @@ class _Value:
     shared  (n, C, *space), or None
     own     (K, n, C', *space), or None
     apart   whether own holds only new units; the frozen ones are shared, or not computed
+    means   (K, n, C), the means over space of a value that has only its own part; None where they are not known yet
     """
 
     shared: Tensor | None = None
     own: Tensor | None = None
     apart: bool = False
+    means: Tensor | None = None
 
 
 class Children:
@@ -103,6 +113,8 @@ class Children:
         frozen_norms = not self._own_norms or not graph.norms
         self._aside = settings.wiring == "forward" and frozen_norms and not gated and frozen is not None
         self._prefix = _fixed_prefix(graph) if frozen is not None else (0, 0)
+        one_by_one = torch.device(device).type != "cuda" or not self._own_norms
+        self._chains, self._inside = ({}, frozenset[int]()) if one_by_one else norm_chains(graph)
         self.masks: dict[str, Tensor] = {}
         dtype = next(iter(growths[0].tensors.values())).dtype
         for group in _masked_groups(graph):
@@ -145,6 +157,10 @@ class Children:
         for number, step in enumerate(self.graph.steps, start=1):
             value = values[step.reads[0]]
             match step:
+                case _ if number in self._inside:
+                    value = _Value()  # the chain that it is part of is computed where it ends
+                case _ if number in self._chains:
+                    value = self._norm_chain(self._chains[number], values)
                 case Layer():
                     value = self._layer(step, value, self.head_of(task), number == begin)
                 case Norm():
@@ -188,14 +204,14 @@ class Children:
             assert value.shared is not None
             return self._first_layer(layer, value.shared, rows, bias, skip_frozen)
         if self.frozen is None or layer.group is None:  # a first task's layers, and every head, are the task's own
-            return _Value(own=own_product(layer, self._gated(layer, value), rows, bias))
+            return self._product(layer, value, rows, bias)
         frozen, frozen_bias = self.frozen.weight_and_bias(layer)
         columns = self.parameters.get(f"layer/{layer.name}/columns")
         if multiplies_whole(layer, frozen):
             if frozen_bias is not None and bias is not None:
                 bias = torch.cat([frozen_bias.expand(self.count, -1), bias], dim=1)
             weight = grown_weight(frozen, columns, rows)
-            return _Value(own=own_product(layer, self._gated(layer, value), weight, bias))
+            return self._product(layer, value, weight, bias)
         parts = self._gated_parts(layer, value, frozen.shape[1])
         return _Value(own=by_pieces(layer, parts, (frozen, frozen_bias), columns, (rows, bias)))
 
@@ -224,6 +240,15 @@ class Children:
             return _Value(own=own)
         shared = None if skip_frozen else plain_product(layer, x, *self.frozen.weight_and_bias(layer))
         return _Value(shared, own, apart=True)
+
+    def _product(self, layer: Layer, value: _Value, weight: Tensor, bias: Tensor | None) -> _Value:
+        """Multiply the layer's input, gated where the task has attention, with each child's weight."""
+        prefix = f"gate/{layer.name}"
+        if len(layer.kernel) == 2 and is_gated(self.parameters, prefix):
+            x = self._join(value)
+            gates = gates_of(x, {**self.parameters, **self.masks}, prefix, value.means)
+            return _Value(own=own_product(layer, x, weight, bias, gates=gates))
+        return _Value(own=own_product(layer, self._gated(layer, value), weight, bias))
 
     def _gated(self, layer: Layer, value: _Value) -> Tensor:
         """Return the layer's input (K, n, C, *space), gated where the task has attention."""
@@ -285,6 +310,17 @@ class Children:
             return normalise_batch(norm, x, mean, var, weight, bias, training=self.training)
         x = self._group_norm(norm, x) if norm.kind == "group" else self._layer_norm(norm, x)
         return scale_and_shift(x, weight, bias)
+
+    def _norm_chain(self, chain: NormChain, values: Sequence[_Value]) -> _Value:
+        """Normalise a value by batch norm, add another, and apply the ReLU, where the chain has them."""
+        norm, prefix = chain.norm, f"norm/{chain.norm.name}"
+        x = self._join(values[norm.reads[0]])
+        other = None if chain.add is None else self._join(values[chain.other])
+        weight, bias = self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias")
+        running = self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"]
+        rectifies = chain.function is not None
+        y, means = normalise_batch_chain(norm, x, other, *running, weight, bias, rectifies, training=self.training)
+        return _Value(own=y, means=means)
 
     def _norm_of_new(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise frozen units with the scale, shift and statistics they have, and new ones with each child's."""
