@@ -30,6 +30,8 @@ def pt2(network: TaskNetwork) -> bytes:
     """Return the file of a task on the CPU; ``about.json`` in it says what the task's samples and classes are."""
     with quiet():
         program = traced(network, "pt2")
+        for node in program.graph.nodes:
+            node.meta.pop("stack_trace", None)  # the places of our files, and lines of code
         written = io.BytesIO()
         torch.export.save(program, written, extra_files={ABOUT: json.dumps(facts_of(network))})
     return written.getvalue()
