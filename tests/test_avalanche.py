@@ -72,13 +72,14 @@ def new_learner(seed=0):
     return bocl.Fixed(bocl.mlp(6, [12]), settings=settings, recipe=RECIPE, seed=seed, device="cpu")
 
 
-def quiet_evaluator(avalanche, **metrics):
+def quiet_evaluator(avalanche):
     log = avalanche.logging.TextLogger(io.StringIO())
     kinds = avalanche.evaluation.metrics
     return avalanche.training.plugins.EvaluationPlugin(
         kinds.accuracy_metrics(experience=True, stream=True),
         kinds.loss_metrics(experience=True, stream=True),
         kinds.forgetting_metrics(experience=True, stream=True),
+        kinds.class_accuracy_metrics(experience=True),
         kinds.confusion_matrix_metrics(stream=True, save_image=False),
         loggers=[log],
     )
@@ -146,6 +147,8 @@ def test_names_are_those_of_avalanches_naive_after_every_experience(avalanche, b
     assert "Top1_Acc_Exp/eval_phase/test_stream/Task001/Exp001" in ours
     assert "Top1_Acc_Stream/eval_phase/test_stream/Task002" in ours
     assert "ExperienceForgetting/eval_phase/test_stream/Task000/Exp000" in ours
+    assert strategy.clock.train_exp_counter == 3
+    assert strategy.experience is naive.experience is None
     curves = strategy.evaluator.get_all_metrics()
     places, _ = curves["Top1_Acc_Exp/eval_phase/test_stream/Task000/Exp000"]
     assert places == sorted(set(places)), "points of a curve stand beside each other"
@@ -322,8 +325,8 @@ def test_what_a_strategy_cannot_use_is_refused_in_one_line(avalanche, benchmark,
         use(strategy, benchmark)
     assert "\n" not in str(refused.value)
     assert len(strategy.learner.seen) <= 1
-    strategy.train(benchmark.train_stream[1])
-    assert strategy.eval(benchmark.test_stream[1])["Top1_Acc_Exp/eval_phase/test_stream/Task001/Exp001"] > 0.9
+    strategy.train(benchmark.train_stream[1].train())  # as Avalanche gives it to its own strategies
+    assert strategy.eval(benchmark.test_stream[1].eval())["Top1_Acc_Exp/eval_phase/test_stream/Task001/Exp001"] > 0.9
 
 
 @needs_avalanche
