@@ -56,10 +56,13 @@ torture: $(READY)  ## kills, damages, full disks, crashes in a row: an hour, and
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
-.PHONY: test-extras test-gpu dist lock
+.PHONY: test-extras test-avalanche test-gpu dist lock
 
 test-extras: .venv-extras/.ready  ## the tests that need large extras for users: pyarrow, datasets, TensorBoard, MLflow
 	.venv-extras/bin/python -m pytest -m extras -n 0
+
+test-avalanche: .venv-avalanche/.ready  ## the tests that need Avalanche
+	.venv-avalanche/bin/python -m pytest -m avalanche -n 0 tests/test_avalanche.py tests/test_packaging.py
 
 test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
 	$(BIN)/pytest -m gpu -n 0
@@ -72,7 +75,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-extras
+	rm -rf .venv .venv-extras .venv-avalanche
 
 lock:  ## pin what is installed here, with hashes; needs uv; UPGRADE="--upgrade-package numpy" takes a newer one
 	$(PYTHON) .ci/lock.py $(UPGRADE)
@@ -89,11 +92,13 @@ $(READY): pyproject.toml $(wildcard requirements/*)
 	$(PIP) check
 	touch $(READY)
 
-# An environment of its own, which finds everything else in the first: what others need not have is not in their way.
-.venv-extras/.ready: $(READY)
-	$(PYTHON) -m venv --without-pip .venv-extras
+# Environments of their own, which find everything else in the first: what others need not have is not in their way.
+# GPUtil, which Avalanche imports, is published as sources only; setuptools of the first environment build it.
+.venv-%/.ready: $(READY)
+	$(PYTHON) -m venv --without-pip .venv-$*
 	place=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
-	echo "import site; site.addsitedir('$$place')" > $$(echo .venv-extras/lib/python3*/site-packages)/main.pth
-	$(PIP) --python .venv-extras install --require-hashes --only-binary :all: --no-deps -r requirements/extras.txt
-	$(PIP) --python .venv-extras check
-	touch .venv-extras/.ready
+	echo "import site; site.addsitedir('$$place')" > $$(echo .venv-$*/lib/python3*/site-packages)/main.pth
+	$(PIP) --python .venv-$* install --require-hashes --only-binary :all: --no-binary gputil --no-build-isolation \
+		--no-deps -r requirements/$*.txt
+	$(PIP) --python .venv-$* check
+	touch .venv-$*/.ready

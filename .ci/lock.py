@@ -9,40 +9,63 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ROOT / "constraints.txt"  # for whoever installs bocl with pip and wants the versions it is tested with
-COMMON, CUDA, CPU, EXTRAS = (ROOT / "requirements" / f"{name}.txt" for name in ("common", "cuda", "cpu", "extras"))
+COMMON, CUDA, CPU, EXTRAS, AVALANCHE = (
+    ROOT / "requirements" / f"{name}.txt" for name in ("common", "cuda", "cpu", "extras", "avalanche")
+)
 USUAL = ("dev", "docs", "images", "replication")  # the extras that make installs; the others, for users, are large
+ALONE = ("avalanche",)  # has an environment of its own
+# Avalanche requires every solver that qpsolvers knows, half a gigabyte for the GEM of its own. GPUtil is no wheel.
+OF_AVALANCHE = ("--overrides", str(ROOT / ".ci" / "avalanche-overrides.txt"), "--no-binary", "gputil")
 OF_CUDA = re.compile(r"(cuda|nvidia)-|torch=|triton=")  # what is in cuda.txt
 
 
 def main() -> None:
     """Resolve for every platform and Python, and write the files."""
-    whole = _resolve(pins(COMMON, CUDA, EXTRAS), "--all-extras", *sys.argv[1:])
-    entries = _resolve([entry.partition(" \\")[0] for entry in whole], *(f"--extra={name}" for name in USUAL))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    large = [name for name in project["optional-dependencies"] if name not in ALONE]
+    whole = _resolve(pins(COMMON, CUDA, EXTRAS), *_extras(large), *sys.argv[1:])
+    known = [entry.partition(" \\")[0] for entry in whole]
+    entries = _resolve(known, *_extras(USUAL))
     of_cuda = [entry for entry in entries if OF_CUDA.match(entry)]
     _write(COMMON, "All that make installs, but for PyTorch.", [entry for entry in entries if entry not in of_cuda])
     _write(CUDA, "PyTorch's default build, with the libraries of CUDA.", of_cuda)
     names = {_name(entry) for entry in entries}
     extras = [entry for entry in whole if _name(entry) not in names]
     _write(EXTRAS, "What make test-extras installs besides.", extras)
-    _write(VERSIONS, "The versions that make installs.", [pin.strip() for pin in pins(COMMON, CUDA, EXTRAS)])
+    beside = _resolve(pins(AVALANCHE), *_extras([*USUAL, *ALONE]), *OF_AVALANCHE, *sys.argv[1:], fixed=known)
+    avalanche = [entry for entry in beside if _name(entry) not in names]
+    _write(AVALANCHE, "What make test-avalanche installs besides.", avalanche)
+    versions = dict.fromkeys(pin.strip() for pin in pins(COMMON, CUDA, EXTRAS, AVALANCHE))
+    _write(VERSIONS, "The versions that make installs.", [*versions])
     (torch,) = (entry.split()[0] for entry in entries if entry.startswith("torch="))
     if f"{torch}+cpu " not in CPU.read_text():
         sys.exit(f"{CPU.name} is not for {torch}; its hashes are on no index that uv reads: put the new ones there")
 
 
-def _resolve(known: list[str], *options: str) -> list[str]:
-    """Return one entry per package, `name==version ; marker` and its hashes; versions that are known stay."""
+def _resolve(known: list[str], *options: str, fixed: Iterable[str] = ()) -> list[str]:
+    """Return one entry per package, `name==version ; marker` and its hashes; versions that are known stay.
+
+    fixed  versions that no option changes
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        pinned = Path(scratch) / "requirements.txt"
+        pinned, bounds = Path(scratch) / "requirements.txt", Path(scratch) / "constraints.txt"
         pinned.write_text("\n".join(known))  # without their hashes, which uv asks the index for again
+        bounds.write_text("\n".join(fixed))
         command = "uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes"
         command += " --no-annotate --no-header --only-binary :all: --no-python-downloads pyproject.toml"
-        subprocess.run([*command.split(), "--output-file", pinned, *options], cwd=ROOT, check=True)
+        files = ("--output-file", pinned, "--constraints", bounds)
+        subprocess.run([*command.split(), *files, *options], cwd=ROOT, check=True)
         return re.split(r"\n(?=\S)", pinned.read_text().strip())
+
+
+def _extras(names: Iterable[str]) -> list[str]:
+    return [f"--extra={name}" for name in names]
 
 
 def pins(*locks: Path) -> list[str]:

@@ -20,11 +20,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose extras are not installed; where all of these tests are asked for, it fails."""
-    for marker in item.iter_markers("extras"):
-        missing = [module for module in marker.args if find_spec(module) is None]
+    for marker in item.iter_markers():
+        modules = {"extras": marker.args, "avalanche": ("avalanche",)}.get(marker.name, ())
+        missing = [module for module in modules if find_spec(module) is None]
         if missing:
-            told = pytest.fail if item.config.option.markexpr == "extras" else pytest.skip
-            told(f"{', '.join(missing)} is not installed; make test-extras installs it")
+            told = pytest.fail if item.config.option.markexpr == marker.name else pytest.skip
+            told(f"{', '.join(missing)} is not installed; make test-{marker.name} installs it")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@
                       ├▶ progress ┘                                 │
                       └▶ report, tracking ──────────────────────────┘
 
-Beside experiment and benchmarks stands sklearn, which nobody imports.
+Beside experiment and benchmarks stand sklearn and avalanche, which nobody imports.
 
 An arrow reads "is imported by": a room may import every room from which arrows lead to it. Imports inside functions and
 under TYPE_CHECKING count like any other, and so do data files read with ``importlib.resources``: they are dependencies.
@@ -58,6 +58,7 @@ ARROWS = {
     "cli": "benchmarks errors experiment method_table methods presets progress records report search settings tasks tracking training version wording",  # noqa: E501
     "__main__": "cli",
     "sklearn": "checks errors methods networks search tasks training",
+    "avalanche": "checks errors extras methods tasks training",
 }
 ALLOWED = {room: set(rooms.split()) for room, rooms in ARROWS.items()}
 

@@ -93,6 +93,8 @@ def api() -> str:
             lines += [f".. auto{kind}:: bocl.{name}", *(_members(name) if kind == "class" else []), ""]
     lines += [*_title("scikit-learn", "-"), ".. autoclass:: bocl.sklearn.BOCLClassifier"]
     lines += ["   :members: fit, learn_task, predict, predict_proba, decision_function, score", ""]
+    lines += [*_title("Avalanche", "-"), ".. autofunction:: bocl.avalanche.from_avalanche", ""]
+    lines += [".. autoclass:: bocl.avalanche.Strategy", "   :members: train, eval", ""]
     return "\n".join(lines)
 
 
