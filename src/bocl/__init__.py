@@ -38,7 +38,7 @@ _HOME = {
     "bocl.experiment.run": ("run",),
     "bocl.methods.budget": ("GoalSettings",),
     "bocl.methods.exporting.export": ("Exported",),
-    "bocl.methods.exporting.single_file": ("load_module",),
+    "bocl.methods.exporting.safetensors_file": ("load_module",),
     "bocl.methods.method": ("Learned", "Learner"),
     "bocl.methods.reward": ("RewardSettings",),
     "bocl.methods.saving": ("load",),

@@ -22,7 +22,7 @@ from bocl.methods.den import DENSettings as DENSettings
 from bocl.methods.ewc import EWC as EWC
 from bocl.methods.ewc import EWCSettings as EWCSettings
 from bocl.methods.exporting.export import Exported as Exported
-from bocl.methods.exporting.single_file import load_module as load_module
+from bocl.methods.exporting.safetensors_file import load_module as load_module
 from bocl.methods.fixed import Fixed as Fixed
 from bocl.methods.fixed import FixedSettings as FixedSettings
 from bocl.methods.frozen import Frozen as Frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from experiment_examples import SMALL
@@ -94,10 +95,20 @@ def test_a_run_that_is_not_as_recorded_gets_no_card(runs, tmp_path):
     assert not (tmp_path / "hub").exists()
 
 
+def test_an_open_run_exports_with_what_it_stored(tmp_path):
+    opened = bocl.open(tmp_path / "run", bocl.mlp(6, [4]), recipe=bocl.Recipe(epochs=1), method="fixed")
+    x, y = np.eye(40, 6, dtype="float32"), np.arange(40) % 2
+    opened.learn(bocl.from_arrays([(x, y)], names=["spring"]))
+    written = opened.export("spring", tmp_path / "hub", "hub-folder")
+    assert written.stored
+    assert "The run was audited when this was written" in (written.path / "README.md").read_text()
+    assert torch.equal(opened.module("spring")(torch.from_numpy(x)), opened.predict(x, "spring"))
+
+
 def test_a_saved_model_is_exported_too(runs, tmp_path):
     load_run(runs / "bocl", device="cpu").save(tmp_path / "model")
     out = call("export", tmp_path / "model", "--task", 2, "--to", "hub-folder", "-o", tmp_path / "hub")
     assert "checked: 4 made-up samples went through it" in out
     card = (tmp_path / "hub" / "README.md").read_text()
-    assert "It was exported from a saved model, which has no record of accuracies." in card
+    assert "It was exported without a journal, which would say." in card
     assert "model-index" not in card

@@ -20,10 +20,12 @@ from torch import nn
 import bocl
 from bocl.errors import FolderError, InputError, WorkError
 from bocl.methods.exporting import export as exporting
-from bocl.methods.exporting import single_file
-from bocl.methods.exporting.canaries import Canaries, largest_difference
+from bocl.methods.exporting import onnx_file, safetensors_file
+from bocl.methods.exporting.canaries import Canaries, check_logits
+from bocl.methods.exporting.card import Recorded
 from bocl.methods.exporting.onnx_file import onnx_of_one, run_onnx
-from bocl.methods.exporting.program import pt2, run_pt2
+from bocl.methods.exporting.pt2_file import pt2, run_pt2
+from bocl.records.files import write_whole
 
 sys.path.append(str(Path(__file__).parents[1] / "networks"))
 from low_rank_examples import MODULES, Transformer, trained
@@ -172,8 +174,9 @@ def test_all_tasks_in_one_file_give_each_tasks_logits(kind, tmp_path):
     if kind == "factors":  # what tasks share is stored once
         one, base = onnx_of_one(learner.module(0)), 4 * learner.parameters()["base"]
         assert written.bytes < 3 * len(one) - 1.5 * base
-    with pytest.raises(Exception, match="out of data bounds"):
-        session.run(None, {"x": x.numpy(), "task": np.array(3)})
+    for none in (3, -1, -3):
+        with pytest.raises(Exception, match="out of data bounds"):
+            session.run(None, {"x": x.numpy(), "task": np.array(none)})
 
 
 # -- without bocl ----------------------------------------------------------------------------------------
@@ -233,6 +236,53 @@ def test_a_folder_for_the_hub_says_what_it_is_and_how_to_use_it(tmp_path):
         assert names.get("labels", learner.predict_labels(x, 1)) == learner.predict_labels(x, 1)
 
 
+def test_the_card_of_a_module_of_ones_own_says_that_its_code_is_needed(tmp_path):
+    learner = adapted("mobile")
+    card = (learner.export(0, tmp_path / "hub", "hub-folder").path / "README.md").read_text()
+    assert 'bocl.load_module("model.safetensors", network=Mobile())' in card
+    assert "but for the code of `Mobile`, which bocl needs to load it." in card
+    module = bocl.load_module(tmp_path / "hub", network=trained(MODULES["mobile"][0](), seed=3))
+    x = samples_for(learner, 0, 3)
+    with torch.no_grad():
+        assert torch.equal(module(x), learner.predict(x, 0))
+
+
+def test_a_card_shows_any_name_as_it_is(tmp_path):
+    name, labels = 'odd\n# *pets* 😀 "x": ---', ["a, b", "<i>"]
+    y = np.arange(30) % 2
+    stream = bocl.from_arrays([(np.eye(30, 6, dtype="float32"), [labels[each] for each in y])], names=[name])
+    learner = bocl.Fixed(bocl.mlp(6, [4]), recipe=bocl.Recipe(epochs=1), device="cpu")
+    learner.learn(stream[0])
+    recorded = Recorded(0.5, 0.5, 0.5, name, "0" * 64, "0" * 64, 3, 2, 0.0, {"bocl": "0"}, "now", 0)
+    folder = exporting.export(learner, 0, tmp_path / "hub", "hub-folder", recorded=recorded).path
+    _, front, text = (folder / "README.md").read_text().split("---\n", 2)
+    assert f"name: {json.dumps(name, ensure_ascii=False)}" in front
+    assert '# odd \\# \\*pets\\* 😀 "x": ---\n' in text
+    assert "in the order of the logits: “\\<i\\>”, “a, b”." in text
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    learner, written = fixed(NETWORKS["mlp"](), tasks=1), []
+
+    def full(path, data):
+        if written:
+            raise WorkError("the disk is full")
+        written.append(path)
+        write_whole(path, data)
+
+    monkeypatch.setattr(exporting, "write_whole", full)
+    with pytest.raises(WorkError, match="the disk is full"):
+        learner.export(0, tmp_path / "hub", "hub-folder")
+    assert not any(tmp_path.iterdir())
+
+
+@ONNX
+def test_what_one_onnx_file_cannot_hold_is_refused_before_it_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_file, "_MOST_BYTES", onnx_file._ROOM + 100)
+    with pytest.raises(InputError, match=r"the ONNX file would have [\d,]+ bytes of tensors, and the format holds"):
+        fixed(NETWORKS["mlp"](), tasks=1).export(0, tmp_path / "a.onnx", "onnx")
+
+
 def test_a_folder_of_a_task_of_texts_holds_the_tokenizer(tmp_path):
     learner = adapted("text")
     learner.text = bocl.tasks.texts.TextFormat('{"model": {"vocab": {"a": 29}}}', 12)
@@ -246,8 +296,12 @@ def test_a_folder_of_a_task_of_texts_holds_the_tokenizer(tmp_path):
 
 def test_an_export_that_gives_other_logits_leaves_nothing(tmp_path, monkeypatch):
     learner = fixed(NETWORKS["mlp"]())
-    for to, made in (("pt2", "pt2"), ("safetensors", "single_file")):
-        other = {"pt2": lambda _: pt2(learner.module(1)), "single_file": lambda *_: single_file.single_file(learner, 2)}
+    for to, made in (("pt2", "pt2"), ("safetensors", "safetensors_file")):
+        single = learner.network.single_task(2)
+        other = {
+            "pt2": lambda _: pt2(learner.module(1)),
+            "safetensors_file": lambda *_: safetensors_file.safetensors_file(learner, 2, single),
+        }
         with monkeypatch.context() as patched:
             patched.setattr(exporting, made, other[made])
             with pytest.raises(WorkError, match=r"task 'task 1' as .* gives (other logits|logits of shape)"):
@@ -267,10 +321,10 @@ def test_an_adapter_is_read_again_and_compared(to, tmp_path):
 
 def test_the_difference_is_a_share_of_the_largest_logit():
     canaries = Canaries(torch.zeros(2, 1), torch.tensor([[1.0, -8.0], [0.0, 2.0]]))
-    assert largest_difference(lambda _: canaries.logits + 0.004, canaries, "it") == pytest.approx(0.0005, rel=1e-3)
+    assert check_logits(lambda _: canaries.logits + 0.004, canaries, "it") == pytest.approx(0.0005, rel=1e-3)
     for wrong in (canaries.logits + 0.1, canaries.logits * float("nan"), canaries.logits[:1]):
         with pytest.raises(WorkError, match="nothing was kept"):
-            largest_difference(lambda _, wrong=wrong: wrong, canaries, "it")
+            check_logits(lambda _, wrong=wrong: wrong, canaries, "it")
 
 
 class Branching(nn.Module):

@@ -79,6 +79,15 @@ def test_bytes_are_numbers_from_0_to_255_of_any_type():
     assert torch.equal(learner.module(0)(x.float()), learner.predict(x, 0))
 
 
+@pytest.mark.parametrize("kind", ["float64", "int16"])
+def test_numbers_of_any_type_are_taken_as_predict_takes_them(kind):
+    learner = bocl.Fixed(bocl.mlp(6, [4]), recipe=bocl.Recipe(epochs=1), device="cpu")
+    learner.learn(bocl.from_arrays([(np.eye(30, 6, dtype="float32"), np.arange(30) % 2)])[0])
+    x = torch.from_numpy(np.arange(30).reshape(5, 6).astype(kind))
+    assert torch.equal(learner.module(0)(x), learner.predict(x, 0))
+    assert learner.module(0).double()(x.float()).dtype == torch.float64
+
+
 def test_gradients_with_respect_to_samples_are_those_of_the_function():
     learner = fixed(NETWORKS["cnn"](), "uint8")
     module = learner.module(1).double()

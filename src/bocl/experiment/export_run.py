@@ -6,11 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bocl.experiment.audit import audit
+from torch import nn
+
+from bocl.experiment.audit import RunAudit, audit
 from bocl.experiment.load_run import load_run, named_task
 from bocl.methods.exporting.canaries import Canaries
 from bocl.methods.exporting.card import Recorded
 from bocl.methods.exporting.export import Exported, export
+from bocl.methods.method import Learner
 from bocl.methods.tensor_files import read_tensors
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL, RunLog
@@ -25,15 +28,34 @@ def export_run(
     """
     learner = load_run(folder, device=device, trust=trust)
     number = None if task is None else named_task(learner, task, str(folder))
-    place = Path(folder) / JOURNAL
+    return export_from(Path(folder), learner, number, path, to, device=device, trust=trust)
+
+
+def export_from(
+    folder: Path,
+    learner: Learner,
+    number: int | None,
+    path: str | Path,
+    to: str,
+    *,
+    device: str,
+    trust: bool = False,
+    network: nn.Module | None = None,
+) -> Exported:
+    """Export a task of the learner in a folder; None is all tasks.
+
+    network  the module that a run adapts, if it was given as an object
+    """
+    place = folder / JOURNAL
     if not os.path.isfile(place):
         return export(learner, number, path, to)
     log = RunLog.of(read(place), place)
     numbers = range(len(learner.seen)) if number is None else [number]
-    canaries = _stored(Path(folder), log, numbers, forgets=learner.forgets)
-    recorded = (
-        _recorded(Path(folder), log, number, device, trust) if to == "hub-folder" and number is not None else None
-    )
+    canaries = _stored(folder, log, numbers, forgets=learner.forgets)
+    recorded = None
+    if to == "hub-folder" and number is not None:
+        audited = audit(folder, device=device, with_accuracy=False, trust=trust, network=network)
+        recorded = _recorded(audited, log, number)
     return export(learner, number, path, to, canaries=canaries, recorded=recorded)
 
 
@@ -48,8 +70,7 @@ def _stored(folder: Path, log: RunLog, numbers: Sequence[int], *, forgets: bool)
     return found
 
 
-def _recorded(folder: Path, log: RunLog, number: int, device: str, trust: bool) -> Recorded:
-    audited = audit(folder, device=device, with_accuracy=False, trust=trust)
+def _recorded(audited: RunAudit, log: RunLog, number: int) -> Recorded:
     (about,) = (task for task in audited.tasks if task.index == number)
     record, last, start = log.tasks[number], log.tasks[-1], log.learnt_in[number]
     return Recorded(

@@ -23,12 +23,15 @@ from bocl.experiment.audit import RunAudit
 from bocl.experiment.audit import audit as audit_run
 from bocl.experiment.build import base_of, build_base, build_method, module_to_load, stream_of_entries
 from bocl.experiment.config import OWN_NETWORK, Config, NetworkSettings, config_with
+from bocl.experiment.export_run import export_from
 from bocl.experiment.given import array_fingerprint, given_tasks
 from bocl.experiment.run import Tasks, run_tasks
 from bocl.experiment.store import recorded_config
+from bocl.methods.exporting.export import Exported
 from bocl.methods.method import Learner
 from bocl.methods.saving import load
-from bocl.methods.seen import SeenTask
+from bocl.methods.seen import SeenTask, task_number
+from bocl.methods.task_network import TaskNetwork
 from bocl.networks.graph import Graph
 from bocl.networks.growing import Base
 from bocl.networks.trace import trace
@@ -168,6 +171,16 @@ class OpenRun:
     def classes(self, task: int | str) -> tuple[Label, ...]:
         """Return the labels of a task, in the order of its logits."""
         return self.learner.classes(task)
+
+    def module(self, task: int | str, *, scaling: bool = True) -> TaskNetwork:
+        """Return one task as an ``nn.Module`` with parameters of its own."""
+        return self.learner.module(task, scaling=scaling)
+
+    def export(self, task: int | str | None, path: str | Path, to: str) -> Exported:
+        """Write one task, or all, in a form that other systems read, checked with the samples that the run stored."""
+        learner = self.learner
+        number = None if task is None else task_number(task, learner.seen)
+        return export_from(self.folder, learner, number, path, to, device=self._device, network=self._module)
 
     def audit(self, *, data: str | None = None, stream: TaskStream | None = None) -> RunAudit:
         """Prove that every task is as it was learnt; where its data is at hand, measure its accuracy again.

@@ -27,6 +27,7 @@ class TaskNetwork(nn.Module):
 
     mean: Tensor | None
     std: Tensor | None
+    _typed: Tensor
 
     def __init__(
         self, network: nn.Module, about: SeenTask, text: TextFormat | None = None, *, scaling: bool = True
@@ -37,12 +38,13 @@ class TaskNetwork(nn.Module):
         self.text = text
         self.scaling = scaling
         scaled = scaling and about.padding is None and (about.in_bytes or (about.mean, about.std) != ((0.0,), (1.0,)))
-        like = next((parameter for parameter in network.parameters() if parameter.is_floating_point()), None)
+        device = next(network.parameters()).device
         for name, values in (("mean", about.mean), ("std", about.std)):
             shape = (-1, *(1,) * (len(about.shape) - 1))
-            device = None if like is None else like.device
             tensor = torch.tensor(values, dtype=torch.float32, device=device).reshape(shape) if scaled else None
             self.register_buffer(name, tensor)
+        # A frozen module may hold tensors of several types; samples have the one that tasks learn in.
+        self.register_buffer("_typed", torch.zeros((), dtype=torch.float32, device=device), persistent=False)
 
     @property
     def name(self) -> str:
@@ -57,10 +59,13 @@ class TaskNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (n, classes) for samples (n, *shape); of texts, their token ids (n, length)."""
         if self.about.padding is not None:
-            x = self._tokens(x, self.about.padding)
+            return self._logits(self._tokens(x, self.about.padding))
+        x = x.to(self._typed.dtype)  # as predict takes numbers of any type
         if self.mean is not None and self.std is not None:
-            x = x.to(self.mean.dtype)
             x = ((x / 255 if self.about.in_bytes else x) - self.mean) / self.std
+        return self._logits(x)
+
+    def _logits(self, x: Tensor) -> Tensor:
         logits: Tensor = self.network(x)
         return logits
 

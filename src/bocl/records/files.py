@@ -133,11 +133,11 @@ def sync_directory(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> WorkError:
-    """Return the error of a disk that refuses what a run writes; what was written before is whole."""
+    """Return the error of a disk that refuses what is written; what was written before is whole."""
     way_out = "free space on the disk" if error.errno in FULL else "check the disk"
     return WorkError(
-        f"{path}: cannot be written: {error.strerror}; {way_out}, then run the same command again to resume where "
-        "it stopped"
+        f"{path}: cannot be written: {error.strerror}; {way_out}, then run the same command again (a run resumes where "
+        "it stopped)"
     )
 
 

@@ -23,6 +23,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from bocl.errors import InputError
+from bocl.methods.exporting.card import listed, plain
 from bocl.methods.method import Learner
 from bocl.methods.seen import SeenTask
 from bocl.networks.low_rank.backbone import Backbone
@@ -234,11 +235,11 @@ def _readme(network: FactoredNetwork, about: SeenTask, number: int, learner: str
         *(["- lora"] if to == "peft" else []),
         "---",
         "",
-        f"# {about.name}",
+        f"# {plain(about.name)}",
         "",
         f"Task {number + 1} of a {learner} learner, on a {kind} whose own weights were not changed.",
         "",
-        f"- Classes, in the order of the logits: {', '.join(map(str, about.class_labels))}.",
+        f"- Classes, in the order of the logits: {listed(map(str, about.class_labels))}.",
         f"- Samples: shape {about.shape}{_sample_words(about)}.",
         f"- Size: {added:,} parameters of its own, next to {backbone.parameters():,} of the module.",
         *([f"- Ranks: {', '.join(ranks)}."] if ranks else []),

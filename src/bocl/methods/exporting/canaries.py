@@ -48,8 +48,8 @@ def made_up_canaries(learner: Learner, number: int) -> Canaries:
     return Canaries(samples, logits.cpu(), stored=False)
 
 
-def largest_difference(compute: Callable[[Tensor], Tensor], canaries: Canaries, what: str) -> float:
-    """Return how far logits are from those wanted, as a share of the largest; refuse what is not the same network.
+def check_logits(compute: Callable[[Tensor], Tensor], canaries: Canaries, what: str) -> float:
+    """Refuse what gives other logits than those wanted; return the largest difference, as a share of the largest logit.
 
     compute  samples (n, *shape) as they came → logits (n, classes)
     """

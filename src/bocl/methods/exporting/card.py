@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bocl.methods.exporting.program import facts_of
-from bocl.methods.exporting.single_file import facts_of_single
+from bocl.methods.exporting.pt2_file import about_samples
+from bocl.methods.exporting.safetensors_file import IN_A_FOLDER, description
 from bocl.methods.method import Learner
 from bocl.methods.seen import SeenTask
+from bocl.methods.task_network import TaskNetwork
+from bocl.networks.low_rank.backbone import Backbone
+from bocl.networks.single_task import SingleTask
 from bocl.version import __version__
 from bocl.wording import counted, percent
 
-TENSORS, PROGRAM, CONFIG = "model.safetensors", "model.pt2", "config.json"
+PROGRAM, CONFIG = "model.pt2", "config.json"
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,11 @@ class Recorded:
     learnt      the same right after the task was learnt
     validation  on its validation samples
     stream      name of the stream; data: its fingerprint
-    head        hash of the journal's last line
+    head        hash of the journal's last line; records: how many lines it has
     tensors     how many have the hash recorded
     canaries    how far stored logits are from those computed now
     made_by     versions of the session that learnt the task
-    time        when that session began
+    time        when that session began; seed: of the run
     """
 
     accuracy: float
@@ -45,29 +48,37 @@ class Recorded:
     seed: int
 
 
-def config(learner: Learner, number: int) -> str:
+def config(learner: Learner, number: int, network: TaskNetwork, single: SingleTask) -> str:
     """Return what identifies the model for whoever lists folders: as in its tensors' file."""
-    facts = facts_of_single(learner, number, learner.network.single_task(number))
+    facts = description(learner, number, single)
     facts = {name: facts[name] for name in ("format", "kind", "graph", "growth", "facts")}
-    about = facts_of(learner.module(number))
+    about = about_samples(network)
     return json.dumps({"library_name": "bocl", "bocl_version": __version__, **about, **facts}, indent=1) + "\n"
 
 
-def card(learner: Learner, number: int, recorded: Recorded | None, sizes: Mapping[str, int]) -> str:
+def card(
+    learner: Learner,
+    number: int,
+    network: TaskNetwork,
+    single: SingleTask,
+    recorded: Recorded | None,
+    sizes: Mapping[str, int],
+) -> str:
     """Return the model card of one task: YAML for the Hub's lists, then Markdown for people."""
-    about = learner.seen[number]
-    lines = [*_front(learner, about, recorded), "", f"# {_plain(about.name)}", ""]
+    about = network.about
+    lines = [*_front(learner, about, recorded), "", f"# {plain(about.name)}", ""]
     lines += [
         f"Task {number + 1} of the {len(learner.seen)} that a learner of the library bocl has learnt one after "
-        f"another, by the method `{learner.name}`. This folder holds all that the task uses, and nothing else.",
+        f"another, by the method `{learner.name}`. This folder holds all that the task uses, and nothing else"
+        f"{_but_code(learner)}.",
         "",
         "## Use it",
         "",
-        *_use(about),
+        *_use(learner, about),
         "",
         "## Samples and classes",
         "",
-        *_samples(learner, about),
+        *_samples(learner, network),
         "",
         "## Size",
         "",
@@ -75,41 +86,50 @@ def card(learner: Learner, number: int, recorded: Recorded | None, sizes: Mappin
         "|---|---|",
         *(f"| `{name}` | {size:,} |" for name, size in sorted(sizes.items())),
         "",
-        *_size(learner, number),
+        f"The task computes with {sum(tensor.numel() for tensor in single.tensors.values()):,} numbers. The learner "
+        f"stores {sum(learner.parameters().values()):,} parameters for all of its tasks.",
         "",
         "## Accuracy",
         "",
-        *(
-            _accuracy(recorded)
-            if recorded
-            else ["It was exported from a saved model, which has no record of accuracies."]
-        ),
+        *(_accuracy(recorded) if recorded else ["It was exported without a journal, which would say."]),
         "",
         "## Audit",
         "",
-        *(_stamp(recorded) if recorded else ["A saved model has no journal to audit."]),
+        *(_stamp(recorded) if recorded else ["It was exported without a journal to audit."]),
     ]
     return "\n".join(lines) + "\n"
 
 
+def _own_code(learner: Learner) -> str | None:
+    """Return the class of the module that the learner adapts, where its code is the user's."""
+    graph = learner.network.graph
+    return graph.description.kind if isinstance(graph, Backbone) and graph.description.build is None else None
+
+
+def _but_code(learner: Learner) -> str:
+    kind = _own_code(learner)
+    return "" if kind is None else f", but for the code of `{kind}`, which bocl needs to load it"
+
+
 def _front(learner: Learner, about: SeenTask, recorded: Recorded | None) -> list[str]:
-    """Return the card's YAML. JSON strings are YAML strings, so a name can hold anything."""
-    kind = {3: "image-classification"}.get(len(about.shape), "tabular-classification")
+    """Return the card's YAML. What JSON writes as a string, without escapes for letters, YAML reads as the same."""
+    kind = {1: "tabular-classification", 3: "image-classification"}.get(len(about.shape), "other")
     kind = "text-classification" if about.padding is not None else kind
     tags = dict.fromkeys(("bocl", "continual-learning", learner.name))
-    lines = ["---", "library_name: bocl", f"pipeline_tag: {kind}", "tags:", *(f"- {tag}" for tag in tags)]
+    lines = ["---", "library_name: bocl", *([] if kind == "other" else [f"pipeline_tag: {kind}"])]
+    lines += ["tags:", *(f"- {_quoted(tag)}" for tag in tags)]
     if recorded is not None:
         lines += [
             "metrics:",
             "- accuracy",
             "model-index:",
-            f"- name: {json.dumps(about.name)}",
+            f"- name: {_quoted(about.name)}",
             "  results:",
             "  - task:",
             f"      type: {kind}",
             "    dataset:",
-            f"      name: {json.dumps(recorded.stream)}",
-            f"      type: {json.dumps(recorded.stream)}",
+            f"      name: {_quoted(recorded.stream)}",
+            f"      type: {_quoted(recorded.stream)}",
             "    metrics:",
             "    - type: accuracy",
             f"      value: {recorded.accuracy:.6f}",
@@ -118,8 +138,9 @@ def _front(learner: Learner, about: SeenTask, recorded: Recorded | None) -> list
     return [*lines, "---"]
 
 
-def _use(about: SeenTask) -> list[str]:
+def _use(learner: Learner, about: SeenTask) -> list[str]:
     ready = "token ids of `tokenizer.json`, int64" if about.padding is not None else "samples as they came"
+    kind = _own_code(learner)
     return [
         f"Without bocl, with PyTorch alone ({ready}):",
         "",
@@ -135,29 +156,25 @@ def _use(about: SeenTask) -> list[str]:
         "```python",
         "import bocl",
         "",
-        f'network = bocl.load_module("{TENSORS}")',
+        f'network = bocl.load_module("{IN_A_FOLDER}"{"" if kind is None else f", network={kind}()"})',
         "labels = [network.labels[number] for number in network(samples).argmax(1)]",
         "```",
     ]
 
 
-def _samples(learner: Learner, about: SeenTask) -> list[str]:
+def _samples(learner: Learner, network: TaskNetwork) -> list[str]:
+    about = network.about
     if about.padding is not None:
         length = about.shape[0] if learner.text is None else learner.text.length
         lines = [f"- Token ids (n, {length}), filled up with {about.padding}."]
     else:
         kind = "bytes from 0 to 255 (uint8)" if about.in_bytes else "floats (float32)"
-        lines = [f"- Samples (n, {', '.join(map(str, about.shape))}): {kind}, scaled inside the model."]
+        scaled = "used as they are" if network.mean is None else "scaled inside the model"
+        lines = [f"- Samples (n, {', '.join(map(str, about.shape))}): {kind}, {scaled}."]
     if about.columns:
-        lines.append(f"- Columns, in this order: {', '.join(map(_plain, about.columns))}.")
-    names = ", ".join(_plain(str(label)) for label in about.class_labels)
-    return [*lines, f"- {counted(about.classes, 'class', 'classes')}, in the order of the logits: {names}."]
-
-
-def _size(learner: Learner, number: int) -> list[str]:
-    used = sum(parameter.numel() for parameter in learner.module(number).parameters())
-    stored = sum(learner.parameters().values())
-    return [f"The task computes with {used:,} parameters. The learner stores {stored:,} for all of its tasks."]
+        lines.append(f"- Columns, in this order: {listed(about.columns)}.")
+    classes = counted(about.classes, "class", "classes")
+    return [*lines, f"- {classes}, in the order of the logits: {listed(map(str, about.class_labels))}."]
 
 
 def _accuracy(recorded: Recorded) -> list[str]:
@@ -188,7 +205,17 @@ def _stamp(recorded: Recorded) -> list[str]:
     ]
 
 
-def _plain(text: str) -> str:
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names apart from each other, also where they hold commas."""
+    shown = [plain(name) for name in names]
+    return ", ".join(f"“{name}”" for name in shown) if any("," in name for name in shown) else ", ".join(shown)
+
+
+def plain(text: str) -> str:
     """Return a name that Markdown shows as it is, in one line."""
     escaped = "".join(f"\\{character}" if character in "\\`*_{}[]()#+!|<>~$" else character for character in text)
     return " ".join(escaped.split())

@@ -11,8 +11,11 @@ merged       a module's weights with those of low-rank growth added in
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -20,15 +23,14 @@ from torch import Tensor
 
 from bocl.errors import FolderError, InputError, did_you_mean
 from bocl.methods.exporting.adapters import adapter_files, run_adapter
-from bocl.methods.exporting.canaries import Canaries, largest_difference, made_up_canaries
-from bocl.methods.exporting.card import CONFIG, PROGRAM, TENSORS, Recorded, card, config
+from bocl.methods.exporting.canaries import Canaries, check_logits, made_up_canaries
+from bocl.methods.exporting.card import CONFIG, PROGRAM, Recorded, card, config
 from bocl.methods.exporting.onnx_file import onnx_of_all, onnx_of_one, run_onnx
-from bocl.methods.exporting.program import pt2, run_pt2
-from bocl.methods.exporting.single_file import run_single, single_file
+from bocl.methods.exporting.pt2_file import pt2, run_pt2
+from bocl.methods.exporting.safetensors_file import IN_A_FOLDER, run_safetensors, safetensors_file
 from bocl.methods.method import Learner
 from bocl.methods.seen import task_number
-from bocl.methods.task_network import TaskNetwork
-from bocl.records.files import make_folder, write_whole
+from bocl.records.files import PARTIAL, cannot_write, sync_directory, write_whole
 from bocl.training.precision import repeatable_products
 from bocl.training.surroundings import usual_surroundings
 from bocl.wording import shown
@@ -86,16 +88,24 @@ def export(
     path = Path(path)
     _check_place(path, form)
     checks = {number: _as_exports_take_it(learner, number, (canaries or {}).get(number)) for number in numbers}
-    what = f"task '{learner.seen[numbers[0]].name}' as {form}" if task is not None else f"all tasks as {form}"
-    files, computes = _made(learner, numbers, form, recorded, path, whole=task is None)
+    if task is None:
+        what, (files, computes) = f"all tasks as {form}", _all_tasks(learner, path.name)
+    else:
+        about = learner.seen[numbers[0]]
+        what, (files, computes) = (
+            f"task '{about.name}' as {form}",
+            _one_task(learner, numbers[0], form, recorded, path.name),
+        )
     with repeatable_products("float32"):
         difference = max(
-            largest_difference(compute, checks[number], what) for number in numbers for compute in computes(number)
+            check_logits(compute, checks[number], what)
+            for number in numbers
+            for compute in (partial(each, number) for each in computes)
         )
     if form in _FOLDERS:
-        make_folder(path)
-    for name, content in files.items():
-        write_whole(path / name if form in _FOLDERS else path, content)
+        _write_folder(path, files)
+    else:
+        write_whole(path, files[path.name])
     return Exported(
         path,
         form,
@@ -108,38 +118,66 @@ def export(
     )
 
 
-Computes = Callable[[int], list[Callable[[Tensor], Tensor]]]  # the number of a task → what each file computes for it
+#: The files of an export by name, and what each of those that compute gives: (number of a task, samples) → logits.
+_Made = tuple[dict[str, bytes], list[Callable[[int, Tensor], Tensor]]]
 
 
-def _made(
-    learner: Learner, numbers: list[int], form: Format, recorded: Recorded | None, path: Path, *, whole: bool
-) -> tuple[dict[str, bytes], Computes]:
-    """Return the files of an export by name, and what they compute."""
-    number, name = numbers[0], path.name
+def _all_tasks(learner: Learner, name: str) -> _Made:
+    data = onnx_of_all([learner.module(number).cpu() for number in range(len(learner.seen))])
+    compute = run_onnx(data)
+    return {name: data}, [lambda number, samples: compute(samples, number)]
+
+
+def _one_task(learner: Learner, number: int, form: Format, recorded: Recorded | None, name: str) -> _Made:
     match form:
         case "peft" | "merged":
             files = adapter_files(learner, number, form)
-            return files, lambda number: [run_adapter(learner, number, form, files)]
+            computes = [run_adapter(learner, number, form, files)]
         case "safetensors":
-            data = single_file(learner, number)
-            return {name: data}, lambda _: [run_single(learner, data)]
+            files = {name: safetensors_file(learner, number, learner.network.single_task(number))}
+            computes = [run_safetensors(learner, files[name])]
         case "pt2":
-            data = pt2(_on_cpu(learner, number))
-            return {name: data}, lambda _: [run_pt2(data)]
-        case "onnx" if whole:
-            data = onnx_of_all([_on_cpu(learner, number) for number in numbers])
-            return {name: data}, lambda number: [run_onnx(data, number)]
+            files = {name: pt2(learner.module(number).cpu())}
+            computes = [run_pt2(files[name])]
         case "onnx":
-            data = onnx_of_one(_on_cpu(learner, number))
-            return {name: data}, lambda _: [run_onnx(data)]
+            files = {name: onnx_of_one(learner.module(number).cpu())}
+            computes = [run_onnx(files[name])]
         case "hub-folder":
-            files = {TENSORS: single_file(learner, number), PROGRAM: pt2(_on_cpu(learner, number))}
-            if learner.text is not None:
-                files["tokenizer.json"] = learner.text.tokenizer.encode()
-            files[CONFIG] = config(learner, number).encode()
-            sizes = {name: len(content) for name, content in files.items()}
-            files["README.md"] = card(learner, number, recorded, sizes).encode()
-            return files, lambda _: [run_single(learner, files[TENSORS]), run_pt2(files[PROGRAM])]
+            files = _hub_files(learner, number, recorded)
+            computes = [run_safetensors(learner, files[IN_A_FOLDER]), run_pt2(files[PROGRAM])]
+    return files, [partial(_whatever_the_number, compute) for compute in computes]
+
+
+def _whatever_the_number(compute: Callable[[Tensor], Tensor], _number: int, samples: Tensor) -> Tensor:
+    return compute(samples)
+
+
+def _hub_files(learner: Learner, number: int, recorded: Recorded | None) -> dict[str, bytes]:
+    network, single = learner.module(number).cpu(), learner.network.single_task(number)
+    files = {IN_A_FOLDER: safetensors_file(learner, number, single), PROGRAM: pt2(network)}
+    if learner.text is not None:
+        files["tokenizer.json"] = learner.text.tokenizer.encode()
+    files[CONFIG] = config(learner, number, network, single).encode()
+    sizes = {name: len(content) for name, content in files.items()}
+    files["README.md"] = card(learner, number, network, single, recorded, sizes).encode()
+    return files
+
+
+def _write_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder whole or not at all: next to its place first."""
+    partial_folder = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+    try:
+        for name, content in files.items():
+            write_whole(partial_folder / name, content)
+        if path.is_dir():
+            path.rmdir()  # it is empty
+        partial_folder.replace(path)
+        sync_directory(path.parent)
+    except BaseException as error:
+        shutil.rmtree(partial_folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise
 
 
 def _as_exports_take_it(learner: Learner, number: int, stored: Canaries | None) -> Canaries:
@@ -147,23 +185,20 @@ def _as_exports_take_it(learner: Learner, number: int, stored: Canaries | None) 
     return canaries if learner.seen[number].padding is None else replace(canaries, samples=canaries.samples.long())
 
 
-def _on_cpu(learner: Learner, number: int) -> TaskNetwork:
-    return learner.module(number).cpu()
-
-
 def _format(to: str) -> Format:
-    if to not in FORMATS:
-        raise InputError(f"to is {shown(to)}{did_you_mean(to, FORMATS)}; a task is exported as {', '.join(FORMATS)}")
+    if not isinstance(to, str) or to not in FORMATS:
+        raise InputError(
+            f"to is {shown(to)}{did_you_mean(str(to), FORMATS)}; a task is exported as {', '.join(FORMATS)}"
+        )
     return to
 
 
 def _check_place(path: Path, form: Format) -> None:
     """Refuse to write over what is there."""
-    if form in _FOLDERS:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise FolderError(f"{path} is not an empty folder; give a new one")
-        return
-    if os.path.lexists(path):
-        raise FolderError(f"{path} is there already; give a new file")
     if not path.parent.is_dir():
-        raise FolderError(f"{path.parent} is not a folder; give a file in one that is there")
+        raise FolderError(f"{path.parent} is not a folder; give a place in one that is there")
+    if form in _FOLDERS:
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
+            raise FolderError(f"{path} is not an empty folder; give a new one")
+    elif os.path.lexists(path):
+        raise FolderError(f"{path} is there already; give a new file")

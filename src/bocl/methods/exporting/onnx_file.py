@@ -23,52 +23,63 @@ from torch import Tensor
 
 from bocl.errors import InputError
 from bocl.extras import needed
-from bocl.methods.exporting.program import cannot, facts_of, quiet, traced
+from bocl.methods.exporting.pt2_file import about_samples, cannot, quiet, traced
 from bocl.methods.task_network import TaskNetwork
 
 _MOST_BYTES = 2**31 - 1  # of one file of this kind
+_ROOM = 1 << 24  # for all that is no tensor
 _WHY = "a task is exported as onnx"
 
 
 def onnx_of_one(network: TaskNetwork) -> bytes:
     """Return the file of one task on the CPU."""
+    _check_size([network])
     model = _model(network)
-    _tell(model, facts_of(network))
+    _tell(model, about_samples(network))
     return _bytes_of(model)
 
 
 def onnx_of_all(networks: Sequence[TaskNetwork]) -> bytes:
     """Return one file for several tasks, whose number, from 0, is the input ``task``."""
     onnx: Any = needed("onnx", "onnx", _WHY)
-    models = [_prefixed(_model(network), number) for number, network in enumerate(networks)]
+    _check_size(networks)
+    helper = onnx.helper
     stored: dict[str, Any] = {}  # by content
-    branches = []
-    for model in models:
+    branches: list[Any] = []
+    versions: dict[str, int] = {}
+    for number, network in enumerate(networks):
+        model = needed("onnx.compose", "onnx", _WHY).add_prefix(_model(network), f"task {number}/", rename_inputs=False)
+        versions |= {entry.domain: entry.version for entry in model.opset_import}
         _share(model.graph, stored)
         branches.append(model.graph)
-    helper = onnx.helper
-    table = onnx.numpy_helper.from_array(np.arange(len(models)), "tasks")
     # A number that is no task's ends in an error here, instead of another task's answer.
-    number = helper.make_node("Gather", ["tasks", "task"], ["number"], axis=0)
+    tables = {"tasks": np.arange(len(networks)), "none": np.array(len(networks)), "zero": np.array(0)}
+    number_nodes = [
+        helper.make_node("Less", ["task", "zero"], ["below"]),
+        helper.make_node("Where", ["below", "none", "task"], ["asked"]),
+        helper.make_node("Gather", ["tasks", "asked"], ["number"], axis=0),
+    ]
+    nodes, result = _choice(onnx, branches, 0)
+    last = helper.make_node("Identity", [result], ["logits"])
+    inputs = [branches[0].input[0], helper.make_tensor_value_info("task", onnx.TensorProto.INT64, [])]
     out = helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["batch", None])
-    nodes, name = _choice(onnx, branches, 0)
-    inputs = [models[0].graph.input[0], helper.make_tensor_value_info("task", onnx.TensorProto.INT64, [])]
-    last = helper.make_node("Identity", [name], ["logits"])
-    graph = helper.make_graph([number, *nodes, last], "tasks", inputs, [out], [table, *stored.values()])
-    whole = helper.make_model(graph, opset_imports=_opsets(helper, models), ir_version=models[0].ir_version)
-    _tell(whole, {"tasks": [facts_of(network) for network in networks]})
+    constants = [onnx.numpy_helper.from_array(values, name) for name, values in tables.items()]
+    graph = helper.make_graph([*number_nodes, *nodes, last], "tasks", inputs, [out], [*constants, *stored.values()])
+    opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    whole = helper.make_model(graph, opset_imports=opsets, ir_version=model.ir_version)
+    _tell(whole, {"tasks": [about_samples(network) for network in networks]})
     onnx.checker.check_model(whole)
     return _bytes_of(whole)
 
 
-def run_onnx(data: bytes, task: int | None = None) -> Callable[[Tensor], Tensor]:
-    """Return what a file computes; of one with all tasks, for this one."""
+def run_onnx(data: bytes) -> Callable[..., Tensor]:
+    """Return what a file computes: (samples) → logits, or (samples, task) where it holds all tasks."""
     runtime: Any = needed("onnxruntime", "onnx", "an exported file is checked")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors
     session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
-    def compute(samples: Tensor) -> Tensor:
+    def compute(samples: Tensor, task: int | None = None) -> Tensor:
         inputs = {"x": samples.numpy()} | ({} if task is None else {"task": np.array(task)})
         return torch.from_numpy(session.run(None, inputs)[0])
 
@@ -88,42 +99,42 @@ def _model(network: TaskNetwork) -> Any:
         except Exception as error:  # an operation that ONNX does not have
             raise cannot(network, "onnx", error) from error
     assert exported is not None
-    return exported.model_proto
+    model = exported.model_proto
+    del model.graph.value_info[:]
+    for node in model.graph.node:  # which says where our files lie
+        del node.metadata_props[:]
+        node.doc_string = ""
+    return model
 
 
 def _tell(model: Any, facts: dict[str, Any]) -> None:
-    """Put what people must know into a model's metadata, in place of where PyTorch's exporter ran."""
+    """Put what people must know into a model's metadata."""
     del model.metadata_props[:]
     entry = model.metadata_props.add()
     entry.key, entry.value = "bocl", json.dumps(facts)
-    for node in model.graph.node:
-        del node.metadata_props[:]
-        node.doc_string = ""
+
+
+def _check_size(networks: Sequence[TaskNetwork]) -> None:
+    """Refuse what one file cannot hold; what several tasks compute with alike counts once."""
+    sizes = {}
+    for network in networks:
+        for tensor in network.state_dict().values():
+            content = tensor.detach().reshape(-1).view(torch.uint8).numpy()
+            sizes[hashlib.sha256(content.data).hexdigest()] = content.nbytes
+    if sum(sizes.values()) > _MOST_BYTES - _ROOM:
+        raise InputError(
+            f"the ONNX file would have {sum(sizes.values()):,} bytes of tensors, and the format holds "
+            f"{_MOST_BYTES:,}; export single tasks, or as safetensors"
+        )
 
 
 def _bytes_of(model: Any) -> bytes:
-    if model.ByteSize() > _MOST_BYTES:
-        raise InputError(
-            f"the ONNX file would have {model.ByteSize():,} bytes, and the format holds {_MOST_BYTES:,}; export single "
-            "tasks, or as safetensors"
-        )
     data: bytes = model.SerializeToString(deterministic=True)
     return data
 
 
-def _prefixed(model: Any, number: int) -> Any:
-    """Return a model with every name its own, but that of its input."""
-    compose: Any = needed("onnx.compose", "onnx", _WHY)
-    found = compose.add_prefix(model, f"task {number}/", rename_inputs=False)
-    del found.graph.value_info[:]
-    for node in found.graph.node:
-        del node.metadata_props[:]
-        node.doc_string = ""
-    return found
-
-
 def _share(graph: Any, stored: dict[str, Any]) -> None:
-    """Move a graph's constants to those that are stored once for all tasks."""
+    """Move a graph's tensors to those that are stored once for all tasks."""
     names: dict[str, str] = {}
     for tensor in graph.initializer:
         name = tensor.name
@@ -155,8 +166,3 @@ def _choice(onnx: Any, branches: Sequence[Any], first: int) -> tuple[list[Any], 
     before = helper.make_node("Less", ["number", f"{name}/bound"], [f"{name}/before"])
     chosen = helper.make_node("If", [f"{name}/before"], [name], then_branch=sides[0], else_branch=sides[1])
     return [bound, before, chosen], name
-
-
-def _opsets(helper: Any, models: Sequence[Any]) -> list[Any]:
-    versions = {entry.domain: entry.version for model in models for entry in model.opset_import}
-    return [helper.make_opsetid(domain, version) for domain, version in versions.items()]

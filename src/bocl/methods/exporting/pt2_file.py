@@ -33,7 +33,7 @@ def pt2(network: TaskNetwork) -> bytes:
         for node in program.graph.nodes:
             node.meta.pop("stack_trace", None)  # the places of our files, and lines of code
         written = io.BytesIO()
-        torch.export.save(program, written, extra_files={ABOUT: json.dumps(facts_of(network))})
+        torch.export.save(program, written, extra_files={ABOUT: json.dumps(about_samples(network))})
     return written.getvalue()
 
 
@@ -78,7 +78,7 @@ def sample_type(network: TaskNetwork) -> torch.dtype:
     return torch.uint8 if network.about.in_bytes and network.scaling else torch.float32
 
 
-def facts_of(network: TaskNetwork) -> dict[str, Any]:
+def about_samples(network: TaskNetwork) -> dict[str, Any]:
     """Return what whoever runs an export must know, as JSON values."""
     about, kind = network.about, str(sample_type(network)).removeprefix("torch.")
     return {

@@ -42,19 +42,19 @@ from bocl.training.device import resolve_device
 from bocl.training.surroundings import usual_surroundings
 
 FORMAT = 1
+IN_A_FOLDER = "model.safetensors"  # what the file is called in a folder for the Hub
 _MOST_HEADER = 1 << 26
 
 
-def single_file(learner: Learner, number: int) -> bytes:
+def safetensors_file(learner: Learner, number: int, single: SingleTask) -> bytes:
     """Return the file of one task."""
-    single = learner.network.single_task(number)
-    facts = {**facts_of_single(learner, number, single), "sha256": ""}
+    facts = {**description(learner, number, single), "sha256": ""}
     facts["sha256"] = _seal(facts, single.tensors)
     plain = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in single.tensors.items()}
     return pack_tensors(plain, metadata={"format": "pt", "bocl": json.dumps(facts, allow_nan=False)})
 
 
-def facts_of_single(learner: Learner, number: int, single: SingleTask) -> dict[str, Any]:
+def description(learner: Learner, number: int, single: SingleTask) -> dict[str, Any]:
     """Return what the file of a task says besides its tensors, as JSON values."""
     about = learner.seen[number]
     growth = to_plain(learner.growth) if isinstance(learner, GrowingLearner) and single.kind == "factors" else None
@@ -83,14 +83,16 @@ class _Held:
 
 @usual_surroundings()
 def load_module(
-    path: str | Path, *, network: nn.Module | None = None, device: str | torch.device = "auto", scaling: bool = True
+    path: str | Path, *, network: nn.Module | None = None, device: str | torch.device = "cpu", scaling: bool = True
 ) -> TaskNetwork:
     """Return the task in a file that was exported as safetensors, as a module that gives the learner's bits.
 
+    path     the file, or the folder of an export for the Hub
     network  where the task adapts a module of the user's own code: such a module; its weights come from the file
     scaling  as for ``learner.module``
     """
     place, path = resolve_device(device), Path(path)
+    path = path / IN_A_FOLDER if path.is_dir() else path
     held = _held_in(_read(path), path)
     graph = network_of(held.graph, {"growth": held.growth}, network, place, path)
     try:
@@ -99,7 +101,7 @@ def load_module(
         raise _wrong(path, error) from error
 
 
-def run_single(learner: Learner, data: bytes) -> Callable[[Tensor], Tensor]:
+def run_safetensors(learner: Learner, data: bytes) -> Callable[[Tensor], Tensor]:
     """Return what a file of a learner's task computes; code of the user's own is the learner's."""
     held, given = _held_in(data, Path("the file")), learner.network.graph
     graph = held.graph if isinstance(held.graph, Graph) else deepcopy(given)
@@ -163,7 +165,7 @@ def _facts_in(data: bytes) -> dict[str, Any]:
     """Return our table in the header of a safetensors file."""
     length = int.from_bytes(data[:8], "little")
     if length > min(len(data) - 8, _MOST_HEADER):
-        raise ValueError("it is no safetensors file")
+        raise ValueError("it is no safetensors file (torch.export.load reads a .pt2)")
     header = json.loads(data[8 : 8 + length])
     facts: dict[str, Any] = json.loads(header["__metadata__"]["bocl"])
     return {name: facts[name] for name in ("format", "kind", "facts", "graph", "growth", "task", "text", "sha256")}
