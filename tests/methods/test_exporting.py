@@ -296,12 +296,12 @@ def test_a_folder_of_a_task_of_texts_holds_the_tokenizer(tmp_path):
 
 def test_an_export_that_gives_other_logits_leaves_nothing(tmp_path, monkeypatch):
     learner = fixed(NETWORKS["mlp"]())
+    single = learner.network.single_task(2)
+    other = {
+        "pt2": lambda _: pt2(learner.module(1)),
+        "safetensors_file": lambda *_: safetensors_file.safetensors_file(learner, 2, single),
+    }
     for to, made in (("pt2", "pt2"), ("safetensors", "safetensors_file")):
-        single = learner.network.single_task(2)
-        other = {
-            "pt2": lambda _: pt2(learner.module(1)),
-            "safetensors_file": lambda *_: safetensors_file.safetensors_file(learner, 2, single),
-        }
         with monkeypatch.context() as patched:
             patched.setattr(exporting, made, other[made])
             with pytest.raises(WorkError, match=r"task 'task 1' as .* gives (other logits|logits of shape)"):
