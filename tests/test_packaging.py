@@ -64,7 +64,7 @@ def test_every_module_the_library_imports_is_a_requirement():
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow", "text", "peft"]),
+        ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow", "serve", "text", "peft"]),
         ("examples", []),
         ("replication", ["replication", "peft"]),
         (".ci", ["dev"]),

@@ -28,17 +28,14 @@ def serve_command(
 ) -> None:
     """Answer over HTTP for every task of a run, those it learns meanwhile too; there is a page at /."""
     from bocl.cli.printing import say
-    from bocl.extras import needed
     from bocl.serving.limits import Limits
-    from bocl.serving.server import WHY, address, listen, serve
-    from bocl.serving.served import ServedRun
+    from bocl.serving.served import Served
+    from bocl.serving.server import serve
     from bocl.wording import counted
 
-    needed("uvicorn", "serve", WHY)
-    served = ServedRun(run, device=device, trust=trust)
-    with listen(host, port) as listening:
-        learner = served.served.learner
-        tasks = counted(len(learner.seen), "task")
-        line = f"bocl serve: {address(listening)}  {tasks} of {run}, on {learner.device}; Ctrl-C stops it"
-        limits = Limits(body=max_bytes, samples=max_samples, seconds=timeout)
-        serve(served, listening, limits, access_log=access_log, ready=lambda: say(line))
+    def ready(address: str, served: Served) -> None:
+        tasks = counted(len(served.learner.seen), "task")
+        say(f"bocl serve: {address}  {tasks} of {run}, on {served.learner.device}; Ctrl-C stops it")
+
+    limits = Limits(body=max_bytes, samples=max_samples, seconds=timeout)
+    serve(run, (host, port), limits, device=device, trust=trust, access_log=access_log, ready=ready)

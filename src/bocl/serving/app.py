@@ -35,6 +35,7 @@ LOOK = 1.0  # seconds between two looks at the run
 AT_ONCE = 0.002  # seconds; what takes no longer is answered without a thread, which would take longer to wake
 SHORT = 64 * 1024  # bytes of such a request
 BEGIN, END = "/tasks/", "/predict"
+PLACES = {"/": ("GET",), "/tasks": ("GET",), "/health": ("GET",), "/audit": ("GET", "POST")}
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -105,8 +106,7 @@ class App:
     async def _answer(self, scope: Scope, receive: Receive) -> Reply:
         path, method = scope["path"], scope["method"]
         predicts = path.startswith(BEGIN) and path.endswith(END) and len(path) > len(BEGIN + END)
-        known: dict[str, tuple[str, ...]] = {"/audit": ("GET", "POST"), **dict.fromkeys(("/", "/tasks", "/health"), ("GET",))}
-        allowed = ("POST",) if predicts else known.get(path)
+        allowed = ("POST",) if predicts else PLACES.get(path)
         if allowed is None:
             places = "GET /, /tasks, /health, /audit; POST /tasks/NAME/predict, /audit"
             raise Refusal(404, f"there is nothing at {path}; there is {places}")
@@ -192,10 +192,10 @@ def _form(scope: Scope) -> str:
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"").decode("latin-1")
     if any(kind in accept for kind in (NPY, "application/octet-stream")):
         return "npy"
-    asked = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    others = [name for name in asked if name != "logits"]
-    if others or asked.get("logits", ["true"])[-1] not in ("true", "false"):
-        raise Refusal(400, f"the address asks for {scope['query_string'].decode('latin-1')}; it may ask for logits=true")
+    query = scope["query_string"].decode("latin-1")
+    asked = parse_qs(query, keep_blank_values=True)
+    if asked and asked not in ({"logits": ["true"]}, {"logits": ["false"]}):
+        raise Refusal(400, f"the address ends with ?{query}; it may with ?logits=true")
     return "json+logits" if asked.get("logits") == ["true"] else "json"
 
 
@@ -227,5 +227,3 @@ def _as_npy(logits: Tensor) -> Reply:
     stream = io.BytesIO()
     np.lib.format.write_array(stream, logits.numpy(), allow_pickle=False)
     return Reply(stream.getvalue(), NPY)
-
-

@@ -1,7 +1,7 @@
 """Connections that end: those of clients that send too slowly, take too slowly, say nothing, or are too many.
 
-uvicorn limits a body and an answer in no way, and a header only in its length. What is here is asked of every connection
-ten times a second, so that no timer is needed for every request.
+uvicorn waits for ever for the rest of a header or for a client that does not take its answer. What is here is asked of
+every connection ten times a second, so that no timer is needed for every request.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ HEADERS = 16 * 1024  # bytes of a request's first line and headers
 class Limits:
     """Whatever is beyond them is refused.
 
-    body         bytes of a request; JSON may have a quarter of them, because it takes many times its size when it is read
+    body         bytes of a request; JSON may have a quarter of them, because it takes many times its size once read
     samples      of a request
     seconds      in which a client must send a request, take its answer, or ask again
     waiting      predictions that wait for others

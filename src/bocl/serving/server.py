@@ -1,7 +1,9 @@
-"""The server: uvicorn with plain ASGI, bound to one address until it is told to stop."""
+"""The server: uvicorn with plain ASGI, at one address until it is told to stop."""
 
 from __future__ import annotations
 
+import logging
+import math
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ from bocl.extras import needed
 from bocl.serving.app import App
 from bocl.serving.connections import connections_within, end_late_ones
 from bocl.serving.limits import HEADERS, Limits
-from bocl.serving.served import ServedRun
+from bocl.serving.served import Served, ServedRun
 
 GRACE = 30  # seconds in which accepted requests are finished
 WHY = "bocl serve answers over HTTP"
@@ -37,25 +39,29 @@ def listen(host: str, port: int) -> socket.socket:
         raise InputError(f"cannot listen on {host}, port {port}: {reason}; give another --host or --port") from error
 
 
-def address(listening: socket.socket) -> str:
-    """Return where clients find a socket."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
 def serve(
-    run: ServedRun, listening: socket.socket, limits: Limits, *, access_log: bool = False, ready: Callable[[], None]
+    folder: str,
+    place: tuple[str, int],
+    limits: Limits,
+    *,
+    device: str = "auto",
+    trust: bool = False,
+    access_log: bool = False,
+    ready: Callable[[str, Served], None],
 ) -> None:
-    """Answer until SIGTERM or SIGINT; then finish what was accepted, and return.
+    """Answer for a run until SIGTERM or SIGINT; then finish what was accepted, and return.
 
-    ready  is called once, when the first request would be answered
+    place  host and port
+    trust  whether a network that is code of the run's maker may be run
+    ready  is called with the address once the first request would be answered
     """
     uvicorn: Any = needed("uvicorn", "serve", WHY)
+    run = ServedRun(folder, device=device, trust=trust)
 
     class Server(uvicorn.Server):  # type: ignore[misc]
-        async def startup(self, sockets: Any = None) -> None:
+        async def startup(self, sockets: Any) -> None:
             await super().startup(sockets=sockets)
-            ready()
+            ready(_address(sockets[0]), run.served)
 
         async def on_tick(self, counter: int) -> bool:
             end_late_ones(self.server_state.connections)
@@ -77,12 +83,21 @@ def serve(
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="info" if access_log else "error",
+        log_level="error",
         access_log=access_log,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=int(limits.seconds) + 1,
+        timeout_keep_alive=math.ceil(limits.seconds),
         timeout_graceful_shutdown=GRACE,
         h11_max_incomplete_event_size=HEADERS,
     )
-    Server(config).run(sockets=[listening])
+    if access_log:
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+    with listen(*place) as listening:
+        Server(config).run(sockets=[listening])
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
