@@ -152,15 +152,16 @@ class App:
             raise Refusal(404, f"no task '{name}' has been learnt{did_you_mean(name, names)}")
         number = served.numbers[name]
         form = _form(scope)
-        async with self._bodies.read(scope, receive) as body:
-            if len(body) <= SHORT:
-                samples = read_samples(body, served.learner.seen[number], self._limits.samples)
-                answer = partial(_answer, served, number, samples, form)
-                if served.seconds[number] * max(len(samples), 1) <= AT_ONCE:
-                    return answer()
-            else:
-                answer = partial(_read_and_answer, served, number, body, form, self._limits.samples)
-            return await self._in_turn(answer)
+        body = await self._bodies.read(scope, receive)
+        try:
+            if len(body) > SHORT:
+                return await self._in_turn(partial(_read_and_answer, served, number, body, form, self._limits.samples))
+            samples = read_samples(body, served.learner.seen[number], self._limits.samples)
+            if served.seconds[number] * len(samples) > AT_ONCE:
+                return await self._in_turn(partial(_answer, served, number, samples, form))
+            return _answer(served, number, samples, form)
+        finally:
+            self._bodies.release(body)
 
     async def _in_turn(self, answer: Callable[[], Reply]) -> Reply:
         if self._waiting >= self._limits.waiting:
@@ -193,8 +194,10 @@ def _form(scope: Scope) -> str:
     if any(kind in accept for kind in (NPY, "application/octet-stream")):
         return "npy"
     query = scope["query_string"].decode("latin-1")
+    if not query:
+        return "json"
     asked = parse_qs(query, keep_blank_values=True)
-    if asked and asked not in ({"logits": ["true"]}, {"logits": ["false"]}):
+    if asked not in ({"logits": ["true"]}, {"logits": ["false"]}):
         raise Refusal(400, f"the address ends with ?{query}; it may with ?logits=true")
     return "json+logits" if asked.get("logits") == ["true"] else "json"
 

@@ -19,9 +19,14 @@ def connections_within(limits: Limits) -> Any:
     h11_protocol: Any = needed("uvicorn.protocols.http.h11_impl", "serve", "bocl serve answers over HTTP").H11Protocol
 
     class Connection(h11_protocol):  # type: ignore[misc]
-        """One client; ``since`` is when the server began to wait for it, None while it does not."""
+        """One client.
+
+        since    when the server began to wait for it; None while it does not
+        request  the last one that had come then
+        """
 
         since: float | None = None
+        request: Any = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -43,13 +48,17 @@ def connections_within(limits: Limits) -> Any:
 
         def end_if_late(self, now: float) -> None:
             """Close a connection that the server has waited for too long."""
-            at_work = self.cycle is not None and not self.cycle.response_complete
-            if at_work and not self.transport.get_write_buffer_size():
-                self.since = None
-            elif self.since is None:
-                self.since = now
+            request, stuck = self.cycle, bool(self.transport.get_write_buffer_size())
+            asked = request is not None and not request.response_complete
+            if asked and not request.more_body and not stuck:
+                self.since = None  # the client waits for the server
+            elif self.since is None or request is not self.request:
+                self.since, self.request = now, request
             elif now - self.since > limits.seconds:
-                self.transport.abort()
+                if asked and not stuck and not self.transport.is_closing():
+                    self.end_with(408, f"the body did not arrive within {limits.seconds:g} seconds")
+                else:
+                    self.transport.abort()
 
     return Connection
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from bocl.wording import one_line
 
+_USUAL = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+_ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
+
 JSON, NPY, HTML = "application/json", "application/x-npy", "text/html; charset=utf-8"
 
 
@@ -24,13 +27,8 @@ class Reply:
     @property
     def all_headers(self) -> list[tuple[bytes, bytes]]:
         """Every header, as ASGI takes them."""
-        usual = (
-            ("content-type", self.kind),
-            ("content-length", str(len(self.body))),
-            ("cache-control", "no-store"),
-            ("x-content-type-options", "nosniff"),
-        )
-        return [(name.encode(), value.encode()) for name, value in (*usual, *self.headers)]
+        about = [(b"content-type", self.kind.encode()), (b"content-length", str(len(self.body)).encode())]
+        return about + _USUAL + [(name.encode(), value.encode()) for name, value in self.headers]
 
     @property
     def as_http(self) -> bytes:
@@ -55,5 +53,5 @@ def error(status: int, why: str, *headers: tuple[str, str]) -> Reply:
 
 def as_json(value: Any, status: int = 200, *headers: tuple[str, str]) -> Reply:
     """Return a value as JSON."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    return Reply(text.encode(errors="backslashreplace"), JSON, status, headers)  # half a character becomes its escape
+    body = _ENCODER.encode(value).encode(errors="backslashreplace")  # half a character becomes its escape
+    return Reply(body, JSON, status, headers)
