@@ -13,7 +13,7 @@ from serving_examples import NAMES, as_json, as_npy, ask, images, make_run, writ
 import bocl
 from bocl.serving.app import App
 from bocl.serving.limits import Limits
-from bocl.serving.served import ServedRun
+from bocl.serving.served import Cost, ServedRun
 
 ODD, PLAIN = NAMES
 
@@ -58,7 +58,7 @@ def test_answers_have_the_bits_of_predict(app, run, name, form, rows):
 
 
 def test_a_thread_gives_the_same_bits(app, served, run):
-    served.served = replace(served.served, seconds=(1.0, 1.0))  # too long for the event loop
+    served.served = replace(served.served, costs=(Cost(1.0, 0.0),) * 2)  # too long for the event loop
     _, found = told(ask(app, "POST", f"/tasks/{PLAIN}/predict", as_npy(images(7)), query="logits=true"))
     assert found == {"error": "the request holds 60 samples; send at most 50 at once"}
     _, found = told(ask(app, "POST", f"/tasks/{PLAIN}/predict", as_npy(images(7)[:9]), query="logits=true"))
@@ -146,7 +146,7 @@ def test_bodies_are_bounded_together(app):
 
 
 def test_waiting_predictions_are_bounded(served):
-    served.served = replace(served.served, seconds=(1.0, 1.0))
+    served.served = replace(served.served, costs=(Cost(1.0, 0.0),) * 2)
     app = App(served, Limits(waiting=0))
     status, headers, body = ask(app, "POST", "/tasks/top/predict", as_json(images(7)[:2]))
     assert (status, headers["retry-after"]) == (503, "1")

@@ -77,6 +77,7 @@ def test_no_answer_changes_while_a_task_is_added_nor_after_a_kill(tmp_path):
                 if status != 200 or logits(content) != wanted:
                     wrong.append((path, status, content[:200]))
                 count += 1
+                time.sleep(0.1)  # the run is to learn meanwhile, on the same cores
         except Exception as error:
             wrong.append(error)
         connection.close()
@@ -111,6 +112,8 @@ def test_no_answer_changes_while_a_task_is_added_nor_after_a_kill(tmp_path):
         for path, body, headers, wanted in questions(learner, [*NAMES, "new"]):
             status, content = running.ask(path, body, connection=connection, **headers)
             assert (status, logits(content)) == (200, wanted)
+        running.process.send_signal(signal.SIGINT)  # as Ctrl-C does
+        assert running.process.wait(timeout=20) == 0
 
 
 @pytest.fixture(scope="module")
@@ -227,21 +230,17 @@ def test_clients_beyond_the_limit_are_sent_away(small):
 def test_it_stops_when_it_is_told_to_and_finishes_what_it_accepted(tmp_path):
     run = make_run(tmp_path)
     body, x = as_json(images(1)[:1]), images(1)[:1]
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with server(run.folder) as running:
-            idle, half = running.connect(), running.connect()
-            half.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
-            time.sleep(0.3)
-            running.process.send_signal(number)
-            time.sleep(0.3)
-            half.sendall(body[5:])
-            answer = received(half)
-            assert answer.startswith(b"HTTP/1.1 200 ")
-            assert json.loads(answer.partition(b"\r\n\r\n")[2])["labels"] == run.predict_labels(x, "top")
-            assert running.process.wait(timeout=20) == 0
-            assert running.process.stderr.read() == ""
-            idle.close()
-            half.close()
+    with server(run.folder) as running, running.connect(), running.connect() as half:
+        half.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
+        time.sleep(0.3)
+        running.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        half.sendall(body[5:])
+        answer = received(half)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["labels"] == run.predict_labels(x, "top")
+        assert running.process.wait(timeout=20) == 0
+        assert running.process.stderr.read() == ""
 
 
 def test_a_port_that_is_taken_is_named():

@@ -157,7 +157,7 @@ class App:
             if len(body) > SHORT:
                 return await self._in_turn(partial(_read_and_answer, served, number, body, form, self._limits.samples))
             samples = read_samples(body, served.learner.seen[number], self._limits.samples)
-            if served.seconds[number] * len(samples) > AT_ONCE:
+            if served.costs[number].seconds(len(samples)) > AT_ONCE:
                 return await self._in_turn(partial(_answer, served, number, samples, form))
             return _answer(served, number, samples, form)
         finally:

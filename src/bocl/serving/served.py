@@ -23,6 +23,20 @@ from bocl.records.journal import read_with_tail
 from bocl.records.run_log import JOURNAL, RunLog
 
 AGAIN = 10.0  # seconds until what could not be loaded is tried again
+MANY = 64  # samples on which it is measured what each takes
+FEW_SECONDS = 0.005  # what takes longer for one sample is not measured on many
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The seconds that predicting takes here: of a request, and of each of its samples besides."""
+
+    request: float
+    sample: float
+
+    def seconds(self, samples: int) -> float:
+        """Return how long so many samples take, about."""
+        return self.request + samples * self.sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +46,14 @@ class Served:
     log      what its run's journal held when it was loaded; None for a saved model
     head     the hash of the journal's last line then
     numbers  task by name, and by number from 1 where no task has that name
-    seconds  that one sample of each task takes here
+    costs    of every task
     """
 
     learner: Learner
     log: RunLog | None
     head: str
     numbers: dict[str, int]
-    seconds: tuple[float, ...]
+    costs: tuple[Cost, ...]
 
     def describe(self) -> list[dict[str, Any]]:
         """Return what clients must know of every task."""
@@ -138,14 +152,27 @@ class ServedRun:
         names = [about.name for about in learner.seen]
         numbers = {str(number + 1): number for number in range(len(names))}
         numbers |= {name: number for number, name in enumerate(names) if names.count(name) == 1}
-        return Served(learner, log, head, numbers, tuple(_seconds(learner, number) for number in range(len(names))))
+        return Served(learner, log, head, numbers, tuple(_cost(learner, number) for number in range(len(names))))
 
 
-def _seconds(learner: Learner, task: int) -> float:
-    """Measure how long a sample takes, the second time."""
+def _cost(learner: Learner, task: int) -> Cost:
+    """Measure what predicting takes; the first call, which takes longer, is not counted."""
     about = learner.seen[task]
-    sample = np.zeros((1, *about.shape), dtype=np.float32 if about.padding is None else np.int64)
-    learner.predict(sample.astype(np.uint8) if about.in_bytes else sample, task)
-    began = time.perf_counter()
-    learner.predict(sample.astype(np.uint8) if about.in_bytes else sample, task)
-    return time.perf_counter() - began
+    kind = np.uint8 if about.in_bytes else np.float32 if about.padding is None else np.int64
+    learner.predict(np.zeros((1, *about.shape), kind), task)
+    one = _seconds(learner, task, np.zeros((1, *about.shape), kind))
+    if one > FEW_SECONDS:
+        return Cost(0.0, one)
+    many = _seconds(learner, task, np.zeros((MANY, *about.shape), kind))
+    each = max(many - one, 0.0) / (MANY - 1)
+    return Cost(one - each, each)
+
+
+def _seconds(learner: Learner, task: int, samples: Any) -> float:
+    """Return the better time of two."""
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        learner.predict(samples, task)
+        times.append(time.perf_counter() - began)
+    return min(times)
