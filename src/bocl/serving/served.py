@@ -159,11 +159,12 @@ def _cost(learner: Learner, task: int) -> Cost:
     """Measure what predicting takes; the first call, which takes longer, is not counted."""
     about = learner.seen[task]
     kind = np.uint8 if about.in_bytes else np.float32 if about.padding is None else np.int64
-    learner.predict(np.zeros((1, *about.shape), kind), task)
-    one = _seconds(learner, task, np.zeros((1, *about.shape), kind))
+    filled = int(about.padding == 0)  # texts as long as they may be
+    learner.predict(np.full((1, *about.shape), filled, kind), task)
+    one = _seconds(learner, task, np.full((1, *about.shape), filled, kind))
     if one > FEW_SECONDS:
         return Cost(0.0, one)
-    many = _seconds(learner, task, np.zeros((MANY, *about.shape), kind))
+    many = _seconds(learner, task, np.full((MANY, *about.shape), filled, kind))
     each = max(many - one, 0.0) / (MANY - 1)
     return Cost(one - each, each)
 
