@@ -188,6 +188,8 @@ def test_huge_and_slow_clients_take_little_memory_and_no_place(small):
     # Each of these has sent a part of a request, or nothing, and goes on waiting.
     parts = (b"", b"GET / HT", HEAD, HEAD + b"X: 1\r\n", HEAD + b"Content-Length: 100\r\n\r\n[[[")
     slow = [small.connect(part) for part in parts for _ in range(20)]
+    for thread in floods:
+        thread.join()
     deep = b'{"samples": ' + b"[" * 200_000 + b"]"
     lists = b'{"samples": [' + b"[]," * 80_000 + b"[]]}"
     claims = b"\x93NUMPY\x01\x00" + (b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000, 1, 4, 4)}\n")
@@ -201,8 +203,6 @@ def test_huge_and_slow_clients_take_little_memory_and_no_place(small):
     for connection in slow:
         ends.append((0, received(connection)))  # and then it is closed
         connection.close()
-    for thread in floods:
-        thread.join()
     assert len(ends) == len(floods) + len(slow)
     assert {answer[9:12] for _, answer in ends} <= {b"", b"408", b"413", b"503"}
     assert sum(b"the body did not arrive within 1 seconds" in answer for _, answer in ends) == 20
