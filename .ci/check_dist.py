@@ -17,10 +17,17 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
-LARGEST = 540_000  # bytes of a wheel: sources alone; results would be more
+LARGEST = 700_000  # bytes of a wheel: sources alone; results would be more
 DOCUMENTS = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "SECURITY.md"}
 SOURCE_FILES = DOCUMENTS | {"PKG-INFO", "pyproject.toml", ".gitignore"}
-NEEDED = {"bocl/__init__.py", "bocl/__init__.pyi", "bocl/py.typed", "bocl/presets/digits.toml", "bocl/report/page.css"}
+NEEDED = {
+    "bocl/__init__.py",
+    "bocl/__init__.pyi",
+    "bocl/py.typed",
+    "bocl/presets/digits.toml",
+    "bocl/report/page.css",
+    "bocl/serving/page.html",
+}
 
 
 def wheel_faults(names: Iterable[str], size: int) -> list[str]:

@@ -6,7 +6,8 @@
         ├──▶ networks ────────────┼──▶ methods ───┤                 ├──▶ cli ──▶ __main__
         └──▶ records ─┬▶ search ──┤               └──▶ benchmarks ──┤
                       ├▶ progress ┘                                 │
-                      └▶ report, tracking ──────────────────────────┘
+                      └▶ report, tracking ──────────────────────────┤
+                           experiment, report ──▶ serving ──────────┘
 
 Beside experiment and benchmarks stand sklearn and avalanche, which nobody imports.
 
@@ -55,7 +56,8 @@ ARROWS = {
     "methods": "checks errors extras method_table networks progress records search seeding settings tasks training version widths wording",  # noqa: E501
     "benchmarks": "methods networks tasks training widths wording",
     "experiment": "checks errors method_table methods networks presets progress records search seeding settings tasks training version widths wording",  # noqa: E501
-    "cli": "benchmarks errors experiment method_table methods presets progress records report search settings tasks tracking training version wording",  # noqa: E501
+    "serving": "errors experiment extras methods records report version wording",
+    "cli": "benchmarks errors experiment method_table methods presets progress records report search serving settings tasks tracking training version wording",  # noqa: E501
     "__main__": "cli",
     "sklearn": "checks errors methods networks search tasks training",
     "avalanche": "checks errors extras methods tasks training",

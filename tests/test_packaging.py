@@ -73,7 +73,7 @@ def test_every_module_the_library_imports_is_a_requirement():
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow", "text", "onnx", "peft", "avalanche"]),
+        ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow", "serve", "text", "onnx", "peft", "avalanche"]),
         ("examples", ["avalanche"]),
         ("replication", ["replication", "peft"]),
         (".ci", ["dev"]),
@@ -224,8 +224,8 @@ GOOD = [*CHECK["NEEDED"], "bocl/cli/run.py", "bocl/presets/digits.toml", "bocl-0
 @pytest.mark.parametrize(
     ("more", "size", "fault"),
     [
-        ([], 540_000, None),
-        ([], 540_001, "the wheel has 540,001 bytes; 540,000 are allowed"),
+        ([], 700_000, None),
+        ([], 700_001, "the wheel has 700,001 bytes; 700,000 are allowed"),
         (["bocl/presets/paper/systems.toml"], 1, "the wheel contains bocl/presets/paper/systems.toml"),
         (["replication/claims.py"], 1, "the wheel contains replication/claims.py"),
         (["bocl/run.jsonl"], 1, "the wheel contains bocl/run.jsonl"),

@@ -22,6 +22,7 @@ from bocl.cli.pick import pick_command
 from bocl.cli.predict import predict_command
 from bocl.cli.report import report_command
 from bocl.cli.run import run_command
+from bocl.cli.serve import serve_command
 from bocl.cli.show import show_command
 from bocl.cli.study import study_command
 from bocl.cli.tasks import tasks_command
@@ -45,6 +46,7 @@ app.command("learn")(learn_command)
 app.command("tasks")(tasks_command)
 app.command("predict")(predict_command)
 app.command("export")(export_command)
+app.command("serve")(serve_command)
 app.command("study")(study_command)
 app.command("show")(show_command)
 app.command("pareto")(pareto_command)

@@ -1,0 +1,224 @@
+"""What `bocl serve` costs beside a bare module behind the same server: requests a second, in turns, in one run.
+
+python -m replication.speed.serving [--rounds 10] [--json]
+
+The bare app is the smallest that answers the same: uvicorn, a body read to its end, the module of one task, labels and
+probabilities, or logits as .npy. It checks nothing, and computes where it reads. Clients are threads with a connection
+each, which wait for an answer before they ask again; they have the machine's other core.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+import bocl
+from bocl.benchmarks.prediction import CLASSES, HIDDEN, INPUTS, plain_prediction
+from bocl.extras import needed
+
+CASES = [(form, samples, clients) for form in ("json", "npy") for samples in (1, 64) for clients in (1, 16)]
+TASK = "measured"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Served:
+    """One case: medians over rounds.
+
+    samples   of a request
+    clients   that ask at once
+    per_second, bare_per_second            requests answered
+    cpu_microseconds, bare_cpu_microseconds  that the server's process took for one
+    share     of the bare app's requests a second, the two measured one after the other
+    least     such share of any round
+    """
+
+    form: str
+    samples: int
+    clients: int
+    per_second: float
+    bare_per_second: float
+    cpu_microseconds: float
+    bare_cpu_microseconds: float
+    share: float
+    least: float
+
+    def describe(self) -> str:
+        """Say it in one line."""
+        return (
+            f"{self.form:4} {self.samples:3} samples {self.clients:3} clients  bare {self.bare_per_second:6.0f}/s "
+            f"{self.bare_cpu_microseconds:5.0f} µs CPU  bocl serve {self.per_second:6.0f}/s "
+            f"{self.cpu_microseconds:5.0f} µs CPU  share {self.share:.2f} (least {self.least:.2f})"
+        )
+
+
+def bare_module(folder: str) -> Callable[[Tensor], Tensor]:
+    """Return the network of one task as plain PyTorch."""
+    return plain_prediction(bocl.load(folder, device="cpu"), 0)
+
+
+def serve_bare(folder: str) -> None:
+    """Answer with a bare module."""
+    uvicorn: Any = needed("uvicorn", "serve", "this is about bocl serve")
+    module = bare_module(folder)
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        if body.startswith(b"\x93NUMPY"):
+            answer = io.BytesIO()
+            np.save(answer, module(torch.from_numpy(np.load(io.BytesIO(body)))).numpy())
+            reply = answer.getvalue()
+        else:
+            logits = module(torch.tensor(json.loads(body)["samples"]))
+            found = {"labels": logits.argmax(1).tolist(), "probabilities": logits.softmax(1).tolist()}
+            reply = json.dumps(found).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(reply)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": reply})
+
+    class Server(uvicorn.Server):  # type: ignore[misc]
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets=sockets)
+            print(f"http://127.0.0.1:{self.servers[0].sockets[0].getsockname()[1]} ", flush=True)
+
+    Server(uvicorn.Config(app, port=0, http="h11", lifespan="off", log_config=None, access_log=False)).run()
+
+
+@contextmanager
+def running(*command: str) -> Iterator[tuple[int, int]]:
+    """Start a server and give its process and port."""
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, env=surroundings
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.pid, int(process.stdout.readline().split("127.0.0.1:")[1].split()[0])
+        finally:
+            process.terminate()
+
+
+def ask(port: int, request: bytes, clients: int, each: int) -> float:
+    """Return how many requests are answered a second."""
+
+    def client() -> None:
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            length = 0
+            for number in range(each + 1):
+                connection.sendall(request)
+                answer = b""
+                while not answer or len(answer) < length:
+                    answer += connection.recv(1 << 20)
+                if number == 0:  # all answers are as long as the first
+                    head = answer.partition(b"\r\n\r\n")[0]
+                    length = len(head) + 4 + int(head.lower().split(b"content-length: ")[1].split()[0])
+                    while len(answer) < length:
+                        answer += connection.recv(1 << 20)
+                    begin.wait()
+                assert (answer[:12], len(answer)) == (b"HTTP/1.1 200", length), answer[:500]
+
+    begin = threading.Barrier(clients + 1)
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    begin.wait()
+    began = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return clients * each / (time.perf_counter() - began)
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the seconds of CPU that a process has taken."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def request_of(form: str, samples: int) -> bytes:
+    """Return a request as it goes over the wire."""
+    x = np.random.default_rng(0).normal(size=(samples, INPUTS)).astype(np.float32)
+    stream = io.BytesIO()
+    np.save(stream, x)
+    body = stream.getvalue() if form == "npy" else json.dumps({"samples": x.tolist()}).encode()
+    accept = "Accept: application/x-npy\r\n" if form == "npy" else ""
+    head = f"POST /tasks/{TASK}/predict HTTP/1.1\r\nHost: a\r\n{accept}Content-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def make_run(folder: Path) -> Path:
+    """Begin a run of two tasks."""
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(200, INPUTS)).astype(np.float32), np.arange(200) % CLASSES
+    opened = bocl.open(
+        folder / "run", bocl.mlp(INPUTS, HIDDEN), method="fixed", recipe=bocl.Recipe(epochs=1, batch_size=50)
+    )
+    opened.learn(bocl.from_arrays([(x, y), (-x, y)], names=[TASK, "another"]))
+    return folder / "run"
+
+
+def measure_serving(rounds: int, requests: int, *, tell: Callable[[Served], None]) -> list[Served]:
+    """Measure every case; ``tell`` is called with each as it is done."""
+    results = []
+    with ExitStack() as stack:
+        run = str(make_run(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
+        bare = stack.enter_context(running("replication.speed.serving", "--bare", run))
+        ours = stack.enter_context(running("bocl", "serve", run, "--port", "0", "--device", "cpu"))
+        for form, samples, clients in CASES:
+            request, each = request_of(form, samples), max(requests // clients, 1)
+            speeds: list[list[float]] = [[], []]
+            cpu: list[list[float]] = [[], []]
+            for _ in range(rounds):
+                for place, (process, port) in enumerate((bare, ours)):
+                    before = cpu_seconds(process)
+                    speeds[place].append(ask(port, request, clients, each))
+                    cpu[place].append(1e6 * (cpu_seconds(process) - before) / (clients * (each + 1)))
+            shares = [mine / theirs for theirs, mine in zip(*speeds, strict=True)]
+            figures = median(speeds[1]), median(speeds[0]), median(cpu[1]), median(cpu[0]), median(shares), min(shares)
+            results.append(Served(form, samples, clients, *figures))
+            tell(results[-1])
+    return results
+
+
+app = typer.Typer(name="python -m replication.speed.serving", add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def serving_command(
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of both servers in every case.")] = 10,
+    requests: Annotated[int, typer.Option(min=1, help="Requests of a turn.")] = 1600,
+    bare: Annotated[str | None, typer.Option(help="Only serve this run with a bare module.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the cases as JSON.")] = False,
+) -> None:
+    """Measure `bocl serve` and a bare module behind the same server."""
+    if bare is not None:
+        serve_bare(bare)
+        return
+    cases = measure_serving(rounds, requests, tell=lambda case: None if as_json else typer.echo(case.describe()))
+    if as_json:
+        typer.echo(json.dumps([asdict(case) for case in cases], indent=1))
+
+
+if __name__ == "__main__":
+    app()
