@@ -26,6 +26,8 @@ from bocl.methods.fixed import FixedSettings as FixedSettings
 from bocl.methods.frozen import Frozen as Frozen
 from bocl.methods.gem import GEM as GEM
 from bocl.methods.gem import GEMSettings as GEMSettings
+from bocl.methods.guessing import GuessSettings as GuessSettings
+from bocl.methods.guessing import TaskGuess as TaskGuess
 from bocl.methods.independent import Independent as Independent
 from bocl.methods.joint import Joint as Joint
 from bocl.methods.method import Learned as Learned
@@ -53,6 +55,7 @@ from bocl.records.events import RoundStarted as RoundStarted
 from bocl.records.events import TaskDone as TaskDone
 from bocl.records.events import TaskStarted as TaskStarted
 from bocl.records.events import TrialDone as TrialDone
+from bocl.records.record import Guesses as Guesses
 from bocl.records.record import TaskRecord as TaskRecord
 from bocl.records.record import Trial as Trial
 from bocl.records.summary import summarise as summarise

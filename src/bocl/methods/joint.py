@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from bocl.errors import DataError
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import learned_plain, train_plain
 from bocl.methods.rounds import RoundTrainer
@@ -41,9 +42,10 @@ class Joint(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.network = PlainNetwork(self.graph, device=self.device)
         self.data: list[Task] = []  # of every task learnt
 

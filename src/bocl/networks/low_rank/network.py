@@ -237,6 +237,10 @@ class FactoredNetwork:
         with torch.no_grad():
             return self.tasks[task](x)
 
+    def base_features(self, x: Tensor) -> Tensor:
+        """Return what the backbone alone makes of inputs: (n, features)."""
+        return self.graph.run(x)
+
     def base_sha256(self) -> str:
         """Return a sha256 of the backbone's tensors."""
         return sha256_of(self.graph.tensors)
