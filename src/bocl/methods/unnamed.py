@@ -65,8 +65,8 @@ def in_scale_of(first: SeenTask, split: Split) -> Split:
     return replace(split, mean=first.mean, std=first.std)
 
 
-def _samples(learner: Learner, x: Any) -> Tensor:
-    """Return samples (n, *shape) as they came; refuse them where their task cannot be guessed."""
+def check_guesses(learner: Learner) -> None:
+    """Refuse a learner that cannot guess tasks."""
     if not learner.seen:
         raise InputError("no task has been learnt, so there is none to guess")
     if learner.discriminant is None:
@@ -74,6 +74,11 @@ def _samples(learner: Learner, x: Any) -> Tensor:
             "no task is given, and nothing is kept to guess it by; give its number or its name, or make the learner "
             "with guess=GuessSettings(map='auto'), on the command line --set guess.map=auto"
         )
+
+
+def _samples(learner: Learner, x: Any) -> Tensor:
+    """Return samples (n, *shape) as they came; refuse them where their task cannot be guessed."""
+    check_guesses(learner)
     if learner.text is not None and are_texts(x):
         x = learner.text.encode(x, "x", "shorten them, because the length is that of the tasks learnt").ids
     raw = raw_samples(x, 0, learner.seen)

@@ -121,7 +121,7 @@ class TaskRecord:
     samples           training samples shown, over all networks trained for it
     seconds           wall-clock time of learning it
     training_seconds  the part of it spent training; the rest is search, scoring and set-up
-    extra_numbers     numbers kept after the task besides the parameters: to learn later tasks with and to guess tasks by
+    extra_numbers     numbers kept after the task besides the parameters: to learn later tasks, and to guess tasks by
     units             how many units of each hidden group the method's own steps changed, by step
     diagnostics       of its search, if the searcher has any
     bests             (number of a trial, test accuracy) of every child that had the best reward when it was trained,
