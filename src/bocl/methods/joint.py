@@ -71,5 +71,6 @@ class Joint(Learner):
         self.data = list(tasks)
 
     def extra_numbers(self) -> int:
-        """Count the training data of all tasks, which is in no state."""
-        return sum(task.train.raw.numel() + task.train.labels.numel() for task in self.data)
+        """Count the training data of all tasks, which is in no state, and what tasks are guessed by."""
+        samples = sum(task.train.raw.numel() + task.train.labels.numel() for task in self.data)
+        return samples + super().extra_numbers()
