@@ -54,7 +54,7 @@ _HOME = {
         "TaskStarted",
         "TrialDone",
     ),
-    "bocl.records.record": ("Guesses", "TaskRecord", "Trial"),
+    "bocl.records.record": ("TaskRecord", "Trial"),
     "bocl.records.summary": ("summarise",),
     "bocl.search.problem": ("Problem", "Searcher"),
     "bocl.search.settings": ("SearchSettings",),

@@ -55,7 +55,6 @@ from bocl.records.events import RoundStarted as RoundStarted
 from bocl.records.events import TaskDone as TaskDone
 from bocl.records.events import TaskStarted as TaskStarted
 from bocl.records.events import TrialDone as TrialDone
-from bocl.records.record import Guesses as Guesses
 from bocl.records.record import TaskRecord as TaskRecord
 from bocl.records.record import Trial as Trial
 from bocl.records.summary import summarise as summarise
