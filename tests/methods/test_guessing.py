@@ -309,6 +309,11 @@ def test_a_pretrained_network_guesses_by_its_frozen_features(form, tmp_path):
     assert torch.equal(loaded.predict_task(x).tasks, learner.predict_task(x).tasks)
 
 
+def test_whole_copies_of_a_module_have_no_frozen_features():
+    learner = learnt("independent", tasks((2, 8, 8)), network=trained(Mobile()), pretrained=True)
+    assert learner.map_kind(learner.seen[0]) == "inputs"
+
+
 def test_a_map_that_cannot_be_is_refused_before_anything_is_trained():
     stream = tasks()
     for guess, message in (("features", "keeps no frozen pretrained network"), ("filters", "are no images")):

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from math import log
 
 import torch
 from torch import Tensor
@@ -81,7 +82,7 @@ class Discriminant:
         w, b = self.weights
         by_class = features.double() @ w.T + b
         by_task = by_class.split([len(task.counts) for task in self.tasks], dim=1)
-        return torch.stack([scores.logsumexp(1) - torch.tensor(scores.shape[1]).log() for scores in by_task], dim=1)
+        return torch.stack([scores.logsumexp(1) - log(scores.shape[1]) for scores in by_task], dim=1)
 
 
 def add_up(batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> tuple[ClassSums, Tensor]:

@@ -267,6 +267,7 @@ class Learner:
 
         return guess_tasks(self, x, together=together)
 
+    @usual_surroundings()
     def _without_task(self, x: Any, together: bool) -> tuple[TaskGuess, Tensor]:
         from bocl.methods.unnamed import predict_unnamed
 
