@@ -17,6 +17,7 @@ from torch import Tensor
 from bocl.seeding import seed_for
 
 KERNEL = 5  # along every side of an image
+MOST_ANSWERS = 1 << 26  # of filters, held at once
 POOLED = 3  # places along every side that a filter's answers are averaged to
 _CONVOLUTIONS: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _POOLS: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
@@ -32,9 +33,12 @@ def filtered(x: Tensor, size: int, seed: int) -> Tensor:
     places = tuple(min(POOLED, side) for side in space)
     kernel = tuple(min(KERNEL, side) for side in space)
     filters = _drawn((count, x.shape[1], *kernel), seed, x.device)
-    answers = _CONVOLUTIONS[len(space)](x, filters, padding=tuple((side - 1) // 2 for side in kernel))
-    pooled: Tensor = _POOLS[len(space)](F.relu(answers), places)
-    return pooled.flatten(1)
+    convolve, pool = _CONVOLUTIONS[len(space)], _POOLS[len(space)]
+    padding = tuple((side - 1) // 2 for side in kernel)
+    at_once = max(1, MOST_ANSWERS // (count * prod(space)))
+    return torch.cat(
+        [pool(F.relu(convolve(some, filters, padding=padding)), places) for some in x.split(at_once)]
+    ).flatten(1)
 
 
 def filters_and_places(shape: tuple[int, ...], size: int) -> tuple[int, int]:
