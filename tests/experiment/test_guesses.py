@@ -222,7 +222,7 @@ def test_it_is_shown_compared_reported_and_tracked(finished, tmp_path):
     alone = CliRunner().invoke(app, ["show", str(tmp_path / "sn"), str(tmp_path / "sn")])
     assert "named" not in alone.stdout
     plain = json.loads(CliRunner().invoke(app, ["show", "--json", str(finished["bocl"])]).stdout)[0]
-    assert plain["figures"]["named"] == plain["tasks"][-1]["guesses"]["named"] == guesses.named
+    assert plain["figures"]["task_named"] == plain["tasks"][-1]["guesses"]["named"] == guesses.named
     (stream,) = arrange([summarise(finished["bocl"]), summarise(tmp_path / "sn")])
     compared = comparison(stream)
     column = compared.header.index("task named correctly (%)")

@@ -82,7 +82,7 @@ def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
     return {
         "seeds": str(len(runs)),
         "ACC": cell("accuracy", hundredths, sd=True),
-        "task\nnamed": cell("named", hundredths, sd=wide),
+        "task\nnamed": cell("task_named", hundredths, sd=wide),
         "ACC without\nthe task": cell("accuracy_without_task", hundredths, sd=wide),
         "BWT": cell("backward_transfer", points, sd=wide),
         "forgot\ntask 1": cell("first_task_forgetting", points, sd=wide),

@@ -81,7 +81,7 @@ class RunSummary:
             "first_task_forgetting": first_task_forgetting(self.matrix),
             "parameters": self.tasks[-1].stored,
             "extra_numbers": self.tasks[-1].extra_numbers,
-            "named": None if guesses is None else guesses.named,
+            "task_named": None if guesses is None else guesses.named,
             "accuracy_without_task": None if guesses is None else guesses.accuracy,
             "attention": sum(task.parameters.get("attention", 0) for task in self.tasks),
             "samples": sum(task.samples for task in self.tasks),

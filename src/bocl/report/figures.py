@@ -84,7 +84,7 @@ def first_task(stream: StreamResults) -> Plot:
 
 
 #: Figures of runs that guess tasks, and what they are called.
-GUESSES = {"named": "task named correctly (%)", "accuracy_without_task": "accuracy without the task (%)"}
+GUESSES = {"task_named": "task named correctly (%)", "accuracy_without_task": "accuracy without the task (%)"}
 
 
 def comparison(stream: StreamResults) -> Table:
