@@ -47,6 +47,7 @@ ifeq ($(KEPT),$(OURS))
 	cp $(PAGE)/figures/$(notdir $(wildcard replication/figures/*.svg)) replication/figures/
 	$(BIN)/python -m replication.tables --write
 	$(BIN)/python -m replication.untuned.tables --write
+	$(BIN)/python -m replication.guessing.tables --write
 	$(BIN)/python -m replication.pretrained.tables --write
 endif
 

@@ -21,7 +21,7 @@ NAMES = {
     *("TaskNetwork", "load_module", "Exported"),
     *("mlp", "convnet", "lenet", "resnet", "trace"),
     *("efficientnet_lite0", "mobilenet_v2", "text_encoder", "pretrained"),
-    *("GrowthSettings", "GoalSettings", "RewardSettings", "SearchSettings", "Recipe"),
+    *("GrowthSettings", "GoalSettings", "GuessSettings", "RewardSettings", "SearchSettings", "Recipe", "TaskGuess"),
     *("Problem", "Searcher", "TaskRecord", "Trial"),
     *("TaskStarted", "RoundStarted", "EpochDone", "OutOfMemory", "TrialDone", "TaskDone"),
     *("Split", "Task", "TaskStream", "from_arrays", "from_texts"),

@@ -191,3 +191,15 @@ def test_a_tolerance_is_the_goal():
         small(goal=bocl.GoalSettings(target=0.5), tolerance=0.02).fit(X, y)
     with pytest.raises(bocl.ConfigError, match=r"goal.tolerance is 2; it must be at most 1"):
         small(tolerance=2).fit(X, y)
+
+
+def test_samples_without_a_task_are_those_of_the_task_that_is_guessed():
+    (X, y), (other, labels) = blobs(0), blobs(7, labels=("up", "down"))
+    model = small(guess=bocl.GuessSettings("auto")).fit(X, y).learn_task(other, labels, name="later")
+    both = np.concatenate([X, other])
+    guess = model.predict_task(both)
+    assert guess.names == ("task 1",) * len(X) + ("later",) * len(other)
+    assert (model.predict(both, task=None) == np.concatenate([model.predict(X), model.predict(other, "later")])).all()
+    assert model.predict_proba(both, task=None).shape == (len(both), 3)
+    assert model.score(both, np.concatenate([y, labels]), task=None) > 0.8
+    assert (model.predict(other) != model.predict(other, task=None)).all(), "task 0 unless told otherwise"

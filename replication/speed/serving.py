@@ -31,7 +31,7 @@ import typer
 from torch import Tensor
 
 import bocl
-from bocl.benchmarks.prediction import CLASSES, HIDDEN, INPUTS, plain_prediction
+from bocl.benchmarks.prediction import CLASSES, HIDDEN, INPUTS
 from bocl.extras import needed
 
 CASES = [(form, samples, clients) for form in ("json", "npy") for samples in (1, 64) for clients in (1, 16)]
@@ -71,8 +71,8 @@ class Served:
 
 
 def bare_module(folder: str) -> Callable[[Tensor], Tensor]:
-    """Return the network of one task as plain PyTorch."""
-    return plain_prediction(bocl.load(folder, device="cpu"), 0)
+    """Return one task as a module that records no gradients."""
+    return bocl.load(folder, device="cpu").module(0).requires_grad_(False)
 
 
 def serve_bare(folder: str) -> None:

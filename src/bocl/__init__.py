@@ -39,6 +39,7 @@ _HOME = {
     "bocl.methods.budget": ("GoalSettings",),
     "bocl.methods.exporting.export": ("Exported",),
     "bocl.methods.exporting.safetensors_file": ("load_module",),
+    "bocl.methods.guessing": ("GuessSettings", "TaskGuess"),
     "bocl.methods.method": ("Learned", "Learner"),
     "bocl.methods.reward": ("RewardSettings",),
     "bocl.methods.saving": ("load",),

@@ -28,6 +28,8 @@ from bocl.methods.fixed import FixedSettings as FixedSettings
 from bocl.methods.frozen import Frozen as Frozen
 from bocl.methods.gem import GEM as GEM
 from bocl.methods.gem import GEMSettings as GEMSettings
+from bocl.methods.guessing import GuessSettings as GuessSettings
+from bocl.methods.guessing import TaskGuess as TaskGuess
 from bocl.methods.independent import Independent as Independent
 from bocl.methods.joint import Joint as Joint
 from bocl.methods.method import Learned as Learned

@@ -27,6 +27,7 @@ from bocl.checks import checked
 from bocl.errors import InputError
 from bocl.methods.bocl import BOCL
 from bocl.methods.budget import GoalSettings
+from bocl.methods.guessing import GuessSettings, TaskGuess
 from bocl.methods.method import Learned
 from bocl.methods.reward import RewardSettings
 from bocl.networks.architectures import mlp
@@ -66,6 +67,7 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         growth: GrowthSettings | None = None,
         reward: RewardSettings | None = None,
         goal: GoalSettings | None = None,
+        guess: GuessSettings | None = None,
         tasks: int = 10,
         random_state: int | np.random.RandomState | None = 0,
         device: str | torch.device = "auto",
@@ -80,7 +82,8 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight  "balanced" for classes that count the same, however many samples they have; or {label: weight}
         tolerance     accuracy that may be given up for a smaller network; without effect if ``reward`` has a price
         recipe        how networks are trained; if left out, ``Recipe()``
-        search, growth, reward, goal, tasks  as ``BOCL`` takes them; if left out, as usual. A goal has its own tolerance
+        search, growth, reward, goal, guess, tasks  as ``BOCL`` takes them; if left out, as usual. A goal has its own
+                      tolerance
         random_state  the seed; None for another one each time
         device        `auto`, `cpu`, `cuda` or `cuda:N`
         verbose       whether progress is shown on standard error
@@ -96,6 +99,7 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.growth = growth
         self.reward = reward
         self.goal = goal
+        self.guess = guess
         self.tasks = tasks
         self.random_state = random_state
         self.device = device
@@ -149,25 +153,32 @@ class BOCLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network = mlp(prod(shape), self.hidden) if self.network is None else self.network
         if self.goal is not None and self.tolerance != TOLERANCE:
             raise InputError(f"give tolerance or goal, not both: goal=GoalSettings(tolerance={self.tolerance}, …)")
-        settings = {name: getattr(self, name) for name in ("recipe", "search", "growth", "reward", "goal")}
+        settings = {name: getattr(self, name) for name in ("recipe", "search", "growth", "reward", "goal", "guess")}
         given = {name: value for name, value in settings.items() if value is not None}
         usual: dict[str, Any] = {"recipe": Recipe(), "goal": GoalSettings(tolerance=self.tolerance)}
         return BOCL(network, **usual | given, tasks=self.tasks, seed=seed, device=self.device)
 
-    def predict(self, X: Any, task: int | str = 0) -> NDArray[Any]:
-        """Return the most likely label of every sample, (n,), of a task given by number, from 0, or by name."""
+    def predict(self, X: Any, task: int | str | None = 0) -> NDArray[Any]:
+        """Return the most likely label of every sample, (n,), of a task given by number, from 0, or by name.
+
+        With ``guess=GuessSettings("auto")`` the task may be None: that of every sample is guessed.
+        """
         return np.array(self._learner().predict_labels(self._samples(X), task))
 
-    def predict_proba(self, X: Any, task: int | str = 0) -> NDArray[np.float32]:
+    def predict_task(self, X: Any, *, together: bool = False) -> TaskGuess:
+        """Guess which task samples are of; ``together``, if all are of one."""
+        return self._learner().predict_task(self._samples(X), together=together)
+
+    def predict_proba(self, X: Any, task: int | str | None = 0) -> NDArray[np.float32]:
         """Return the probability of every class of a task, (n, classes)."""
         return _array(self._learner().predict_proba(self._samples(X), task))
 
-    def decision_function(self, X: Any, task: int | str = 0) -> NDArray[np.float32]:
+    def decision_function(self, X: Any, task: int | str | None = 0) -> NDArray[np.float32]:
         """Return the logits of a task, (n, classes); the log-odds of the second class, (n,), where there are two."""
         logits = _array(self._learner().predict(self._samples(X), task))
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, task: int | str = 0) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, task: int | str | None = 0) -> float:
         """Return the share of samples whose label is predicted rightly."""
         return float(accuracy_score(y, self.predict(X, task), sample_weight=sample_weight))
 

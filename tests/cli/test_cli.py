@@ -88,6 +88,8 @@ def test_json_is_all_there_is_on_standard_output(bocl):
             "first_task_forgetting",
             "parameters",
             "extra_numbers",
+            "task_named",
+            "accuracy_without_task",
             "attention",
             "samples",
             "seconds",

@@ -493,6 +493,25 @@ def test_a_learner_of_numbers_has_no_tokenizer():
     refused("x for task 0: samples", made.predict, np.array([["a", "b"]]), 0)
 
 
+def test_the_task_of_a_text_is_guessed_by_the_frozen_features(library, tmp_path):
+    how, guess = text_format(tokenizer_json(), 8), bocl.GuessSettings("auto")
+    growth = {"pretrained": True, "growth": LOW_RANK, "recipe": RECIPE, "device": "cpu"}
+    made = bocl.Frozen(encoder(), **growth, guess=guess)
+    stream = bocl.from_texts([LIKED, COLOURS], how, names=["liked", "colours"])
+    for task in stream:
+        made.learn(task)
+    asked = ["the good film", "a red red film", "bad bad film"]
+    found = made.predict_task(asked)
+    assert found.names == ("liked", "colours", "liked")
+    assert made.predict_labels(asked)[1] == made.predict_labels(asked[1:2], "colours")[0]
+    made.save(tmp_path / "model")
+    again = bocl.load(tmp_path / "model", device="cpu").predict_task(how.encode(asked, "x").ids)
+    assert torch.equal(again.probabilities, found.probabilities)
+    whole = bocl.Independent(encoder(), pretrained=True, recipe=RECIPE, device="cpu", guess=guess)
+    with pytest.raises(ConfigError, match=r"guess\.map is 'auto', but tasks of texts .* method independent keeps none"):
+        whole.learn(stream[0])
+
+
 def test_a_task_that_was_made_in_another_way_is_refused(learnt):
     made, how = learnt
     numbers = bocl.from_arrays([(np.random.default_rng(0).normal(size=(40, 8)), [0, 1] * 20)])[0]

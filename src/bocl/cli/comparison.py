@@ -23,6 +23,9 @@ def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
     groups = {label: [run for run in runs if run.finished] for label, runs in _labelled(summaries).items()}
     wide = console.width >= WIDE
     rows = {label: _row(runs, wide) for label, runs in groups.items() if runs}
+    if not any(run.tasks[-1].guesses for runs in groups.values() for run in runs):
+        for row in rows.values():
+            del row["task\nnamed"], row["ACC without\nthe task"]
     if not any(run.tasks[-1].extra_numbers for runs in groups.values() for run in runs):
         for row in rows.values():
             del row["extra"]
@@ -37,6 +40,9 @@ def print_comparison(console: Console, summaries: Sequence[RunSummary]) -> None:
         console.print(table)
         spread = "mean ± sd over seeds; " if max(map(len, groups.values())) > 1 else ""
         console.print(f"[dim]{spread}ACC in %, BWT and what it forgot in points[/dim]")
+        if "task\nnamed" in next(iter(rows.values())):
+            told = "task named: in %, of single samples; ACC without the task: in %, task and class both right"
+            console.print(f"[dim]{told}[/dim]")
         if "extra" in next(iter(rows.values())):
             console.print("[dim]extra: numbers kept besides the parameters[/dim]")
         console.print()
@@ -67,12 +73,17 @@ def _row(runs: Sequence[RunSummary], wide: bool) -> dict[str, str]:
     figures = [run.figures() for run in runs]
 
     def cell(name: str, say: Callable[[float], str], *, sd: bool = False) -> str:
-        spread = Spread.of([figure[name] for figure in figures])
+        values = [figure[name] for figure in figures]
+        if None in values:  # tasks are not guessed
+            return ""
+        spread = Spread.of(values)
         return with_sd(spread, say) if sd else say(spread.mean)
 
     return {
         "seeds": str(len(runs)),
         "ACC": cell("accuracy", hundredths, sd=True),
+        "task\nnamed": cell("task_named", hundredths, sd=wide),
+        "ACC without\nthe task": cell("accuracy_without_task", hundredths, sd=wide),
         "BWT": cell("backward_transfer", points, sd=wide),
         "forgot\ntask 1": cell("first_task_forgetting", points, sd=wide),
         "parameters": cell("parameters", whole, sd=wide),

@@ -147,6 +147,10 @@ def _print_run(console: Console, summary: RunSummary) -> None:
     console.print()
     closing = Table.grid(padding=(0, 2))
     closing.add_row("average accuracy (ACC)", percent(figures["accuracy"]))
+    if (guesses := summary.tasks[-1].guesses) is not None:
+        of = "" if guesses.tasks == len(final) else f" (samples of {guesses.tasks} of {len(final)} tasks)"
+        closing.add_row("task named correctly", percent(guesses.named) + of)
+        closing.add_row("accuracy without the task", percent(guesses.accuracy) + of)
     closing.add_row("backward transfer (BWT)", f"{points(figures['backward_transfer'])} points")
     closing.add_row("forgetting", f"{points(figures['forgetting'])} points")
     named = ", ".join(f"{part} {number:,}" for part, number in parts.items() if number)

@@ -18,6 +18,7 @@ from bocl.checks import exceeds_memory
 from bocl.errors import BoclError, ConfigError, InputError, NetworkError, did_you_mean
 from bocl.experiment.config import OWN_NETWORK, Config, NetworkSettings, StreamSettings
 from bocl.method_table import METHODS
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learner
 from bocl.networks.graph import Graph
 from bocl.networks.growing import Base, groups_in_words, grows_in, pretrained_base
@@ -249,6 +250,7 @@ def build_method(config: Config, network: Base, device: str = "auto") -> Learner
         "search": config.search,
         "reward": config.reward,
         "goal": config.goal,
+        "guess": config.guess,
         **({} if config.stream.tasks is None else {"tasks": config.stream.tasks}),
         "recipe": config.recipe,
         "seed": seed_for(config.seed, "method"),
@@ -257,6 +259,8 @@ def build_method(config: Config, network: Base, device: str = "auto") -> Learner
     }
     if config.network.keeps_weights and "pretrained" not in takes:
         raise NetworkError(f"{entry.name} trains a network from its beginning; leave out network.weights")
+    if config.guess != GuessSettings() and "guess" not in takes:
+        raise ConfigError(f"{entry.name} does not guess tasks; leave out guess, or let its constructor take it")
     if "prior_trials" in takes and config.prior_trials is not None:
         groups = [group.name for group in grows_in(network).groups]
         given["prior_trials"] = read_prior_trials(config.prior_trials, groups)

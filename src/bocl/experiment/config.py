@@ -15,6 +15,7 @@ from bocl.checks import Natural, Number, OneOrEach, Positive, PositiveInt, secti
 from bocl.errors import ConfigError, did_you_mean
 from bocl.method_table import METHODS
 from bocl.methods.budget import GoalSettings
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.reward import RewardSettings
 from bocl.networks.growth import GrowthSettings
 from bocl.records.record import Sha256
@@ -131,6 +132,7 @@ class RunSettings:
     search: SearchSettings = field(default_factory=SearchSettings)
     reward: RewardSettings = field(default_factory=RewardSettings)
     goal: GoalSettings = field(default_factory=GoalSettings)
+    guess: GuessSettings = field(default_factory=GuessSettings)
 
 
 def _own_settings() -> list[tuple[str, Any, Any]]:

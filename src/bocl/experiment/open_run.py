@@ -28,6 +28,7 @@ from bocl.experiment.given import array_fingerprint, given_tasks
 from bocl.experiment.run import Tasks, run_tasks
 from bocl.experiment.store import recorded_config
 from bocl.methods.exporting.export import Exported
+from bocl.methods.guessing import TaskGuess
 from bocl.methods.method import Learner
 from bocl.methods.saving import load
 from bocl.methods.seen import SeenTask, task_number
@@ -152,21 +153,25 @@ class OpenRun:
             self._loaded = (log.lines, learner)
         return self._loaded[1]
 
-    def predict(self, x: Any, task: int | str) -> Tensor:
+    def predict(self, x: Any, task: int | str | None = None, *, together: bool = False) -> Tensor:
         """Return logits (n, classes)."""
-        return self.learner.predict(x, task)
+        return self.learner.predict(x, task, together=together)
 
-    def predict_proba(self, x: Any, task: int | str) -> Tensor:
+    def predict_task(self, x: Any, *, together: bool = False) -> TaskGuess:
+        """Guess which task samples are of."""
+        return self.learner.predict_task(x, together=together)
+
+    def predict_proba(self, x: Any, task: int | str | None = None, *, together: bool = False) -> Tensor:
         """Return the probability of every class, (n, classes)."""
-        return self.learner.predict_proba(x, task)
+        return self.learner.predict_proba(x, task, together=together)
 
-    def predict_labels(self, x: Any, task: int | str) -> list[Label]:
+    def predict_labels(self, x: Any, task: int | str | None = None, *, together: bool = False) -> list[Label]:
         """Return the most likely label of every sample."""
-        return self.learner.predict_labels(x, task)
+        return self.learner.predict_labels(x, task, together=together)
 
-    def score(self, x: Any, y: Any, task: int | str) -> float:
+    def score(self, x: Any, y: Any, task: int | str | None = None, *, together: bool = False) -> float:
         """Return the share of samples whose label is predicted rightly."""
-        return self.learner.score(x, y, task)
+        return self.learner.score(x, y, task, together=together)
 
     def classes(self, task: int | str) -> tuple[Label, ...]:
         """Return the labels of a task, in the order of its logits."""

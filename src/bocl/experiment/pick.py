@@ -14,7 +14,7 @@ from bocl.experiment.audit import check_untouched, refuse_journal, same_data
 from bocl.experiment.build import module_to_load
 from bocl.experiment.proof import checked_again, make_canaries
 from bocl.experiment.round_archive import read_child, reads_of_child
-from bocl.experiment.scoring import ScoredSamples, mean_gates, score
+from bocl.experiment.scoring import ScoredSamples, mean_gates, score, score_guesses
 from bocl.experiment.store import RunStore, recorded_config
 from bocl.methods.bocl import BOCL
 from bocl.methods.saving import load
@@ -88,6 +88,7 @@ def pick(
             stored=sum(method.parameters().values()),
             attention=mean_gates(method, before.index, samples.validation[before.index]),
             reads=growth.reads,
+            guesses=score_guesses(method, samples, last=before.index + 1 == start.tasks),
         )
         trials, base = store.log.prior_trials, start.base
         store.start(config, method, start.data, given=start.given, prior_trials=trials, base=base)

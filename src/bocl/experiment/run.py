@@ -18,7 +18,7 @@ from bocl.experiment.config import OWN_NETWORK, OWN_STREAM, Config
 from bocl.experiment.given import check_given, given_tasks
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import RoundArchive
-from bocl.experiment.scoring import ScoredSamples, mean_gates, score, score_bests
+from bocl.experiment.scoring import ScoredSamples, mean_gates, score, score_bests, score_guesses
 from bocl.experiment.store import RunStore
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
@@ -151,7 +151,7 @@ def run_tasks(
         for task in _one_ahead(stream, len(store.finished), first):
             recalled = len(store.log.rounds.get(task.index, []))
             callback(TaskStarted(task.index, len(stream), task.name, recalled))
-            record = _learn_one(config, store, learner, task, samples, callback)
+            record = _learn_one(config, store, learner, task, len(stream), samples, callback)
             with store.timed():
                 if audit:
                     check_untouched(store.folder, store.log, learner, record.row)
@@ -168,6 +168,7 @@ def _learn_one(
     store: RunStore,
     learner: Learner,
     task: Task,
+    tasks: int,
     samples: ScoredSamples,
     callback: Callback,
 ) -> TaskRecord:
@@ -200,6 +201,7 @@ def _learn_one(
         limit=learned.limit,
         bounds=learned.bounds,
         widened=learned.widened,
+        guesses=score_guesses(learner, samples, last=task.index + 1 == tasks),
     )
 
 

@@ -21,6 +21,7 @@ from bocl.methods.budget import GoalSettings, check_affordable, task_budget
 from bocl.methods.expand import Candidates, Expansion, expand, growth_cost
 from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, State
 from bocl.methods.missed_goals import warn_if_missed
 from bocl.methods.reading import ReadingSpace, reading_choices
@@ -74,6 +75,7 @@ class BOCL(GrowingLearner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take an nn.Module of conv, linear, norm and pool layers; with ``growth.form`` = low-rank, any module.
 
@@ -83,7 +85,9 @@ class BOCL(GrowingLearner):
         pretrained    whether the module's weights are kept: they stay as they are, and every task grows from them.
                       Otherwise only its shape is used, and the seed makes the weights
         """
-        super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device, pretrained=pretrained)
+        super().__init__(
+            network, growth=growth, recipe=recipe, seed=seed, device=device, pretrained=pretrained, guess=guess
+        )
         self.search = checked("search", search, SearchSettings)
         self.reward = checked("reward", reward, RewardSettings)
         self.goal = checked("goal", goal, GoalSettings)

@@ -40,6 +40,7 @@ import torch
 from torch import Tensor, nn
 
 from bocl.checks import NonNegative, OneOrEach, checked, per_group, section
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.rounds import RoundTrainer
 from bocl.methods.sparse_training import Penalties, train_part
@@ -113,9 +114,10 @@ class DEN(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take a network of linear and convolutional layers whose units can be told apart."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         refuse_inseparable(self.graph)
         self.settings = checked("settings", settings, DENSettings)
         self.network = StampedNetwork(self.graph, self.device)

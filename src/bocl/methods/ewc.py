@@ -36,6 +36,7 @@ from torch.func import grad, vmap
 
 from bocl.checks import Fraction, NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import EXTRA, Learned, Learner, State
 from bocl.methods.plain import fine_tune
 from bocl.methods.rounds import RoundTrainer
@@ -132,9 +133,10 @@ class EWC(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, EWCSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
         self.quadratic: Quadratic | None = None  # of all tasks learnt

@@ -14,6 +14,7 @@ from bocl.errors import ConfigError
 from bocl.methods.budget import Budget, most_units
 from bocl.methods.failures import check_trained
 from bocl.methods.growing import GrowingLearner
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned
 from bocl.methods.reading import reads_of
 from bocl.methods.rounds import RoundMaker, RoundTrainer
@@ -73,6 +74,7 @@ class Fixed(GrowingLearner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
         pretrained: bool = False,
     ) -> None:
         """Take any network BOCL takes.
@@ -80,7 +82,9 @@ class Fixed(GrowingLearner):
         tasks       how many there will be: over these the budget is spread
         pretrained  as in BOCL
         """
-        super().__init__(network, growth=growth, recipe=recipe, seed=seed, device=device, pretrained=pretrained)
+        super().__init__(
+            network, growth=growth, recipe=recipe, seed=seed, device=device, pretrained=pretrained, guess=guess
+        )
         self.settings = checked("settings", settings, FixedSettings)
         self.tasks = checked("tasks", tasks, PositiveInt)
         self._shape = per_group("fixed.widths", settings.widths, len(self.graph.groups))

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from bocl.methods.fixed import Fixed, FixedSettings
+from bocl.methods.guessing import GuessSettings
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
 from bocl.training.recipe import Recipe
@@ -26,6 +27,7 @@ class Frozen(Fixed):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
         pretrained: bool = False,
     ) -> None:
         """Take any network BOCL takes. Of a pretrained one, no task adds more than a head."""
@@ -37,4 +39,5 @@ class Frozen(Fixed):
             seed=seed,
             device=device,
             pretrained=pretrained,
+            guess=guess,
         )

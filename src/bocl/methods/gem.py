@@ -40,6 +40,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bocl.checks import NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner, State
 from bocl.methods.plain import fine_tune
 from bocl.methods.rounds import RoundTrainer
@@ -92,9 +93,10 @@ class GEM(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, GEMSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
         self.samples: list[Split] = []  # stored of every task learnt

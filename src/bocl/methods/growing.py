@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from bocl.checks import checked
 from bocl.errors import ConfigError
 from bocl.methods.failures import check_trained
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.networks.expandable import ExpandableNetwork
@@ -42,6 +45,7 @@ class GrowingLearner(Learner):
         seed: int,
         device: str | torch.device,
         pretrained: bool = False,
+        guess: GuessSettings = GuessSettings(),  # noqa: B008 - frozen
     ) -> None:
         self.growth = checked("growth", growth, GrowthSettings)
         self.pretrained = checked("pretrained", pretrained, bool)
@@ -56,7 +60,7 @@ class GrowingLearner(Learner):
             network = pretrained_base(network, growth, resolve_device(device))
         base = network.tensors if isinstance(network, Pretrained) else None
         graph = network.graph if isinstance(network, Pretrained) else network
-        super().__init__(graph, recipe=recipe, seed=seed, device=device)
+        super().__init__(graph, recipe=recipe, seed=seed, device=device, guess=guess)
         if isinstance(self.graph, Backbone):
             self.network = FactoredNetwork(self.graph)
         else:
@@ -89,6 +93,11 @@ class GrowingLearner(Learner):
     def base_sha256(self) -> str:
         """Return a sha256 of the pretrained weights that tasks grow from; '' without such."""
         return self.network.base_sha256()
+
+    @property
+    def frozen_features(self) -> Callable[[Tensor], Tensor] | None:
+        """What the pretrained network alone makes of inputs, (n, C); None without one."""
+        return self.network.base_features if self.network.pretrained else None
 
     def widths_by_task(self) -> list[Widths]:
         """Return what every task added."""

@@ -13,6 +13,7 @@ from torch import nn
 
 from bocl.checks import checked
 from bocl.errors import NetworkError
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import learned_plain, train_one, train_plain
 from bocl.methods.rounds import RoundTrainer
@@ -46,6 +47,7 @@ class Independent(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
         pretrained: bool = False,
     ) -> None:
         """Take any network BOCL takes, and with ``pretrained`` any module, from whose weights every task starts."""
@@ -57,7 +59,7 @@ class Independent(Learner):
             network = Backbone(network, None, resolve_device(device))
         elif isinstance(network, Backbone):
             network = network.without_factors()
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         if isinstance(self.graph, Backbone):
             self.network = WholeModules(self.graph)
         else:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from bocl.errors import DataError
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import learned_plain, train_plain
 from bocl.methods.rounds import RoundTrainer
@@ -41,9 +42,10 @@ class Joint(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.network = PlainNetwork(self.graph, device=self.device)
         self.data: list[Task] = []  # of every task learnt
 
@@ -69,5 +71,6 @@ class Joint(Learner):
         self.data = list(tasks)
 
     def extra_numbers(self) -> int:
-        """Count the training data of all tasks, which is in no state."""
-        return sum(task.train.raw.numel() + task.train.labels.numel() for task in self.data)
+        """Count the training data of all tasks, which is in no state, and what tasks are guessed by."""
+        samples = sum(task.train.raw.numel() + task.train.labels.numel() for task in self.data)
+        return samples + super().extra_numbers()

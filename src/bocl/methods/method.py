@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass, field
@@ -23,7 +23,10 @@ from torch import Tensor, nn
 
 from bocl.checks import Natural, checked
 from bocl.errors import DataError
+from bocl.methods import guessing
+from bocl.methods.discriminant import Discriminant
 from bocl.methods.failures import Listener, out_of_memory_explained
+from bocl.methods.guessing import GUESS, OFF, GuessSettings, MapKind, TaskGuess
 from bocl.methods.rounds import LocalTrainer, RoundTrainer
 from bocl.methods.seen import SeenTask, check_inputs, check_task, check_text, seen_from, task_number, text_from
 from bocl.methods.task_network import TaskNetwork, task_network
@@ -158,12 +161,20 @@ class Learner:
     graph: Graph | Backbone
 
     def __init__(
-        self, network: nn.Module | Graph | Backbone, *, recipe: Recipe, seed: int, device: str | torch.device
+        self,
+        network: nn.Module | Graph | Backbone,
+        *,
+        recipe: Recipe,
+        seed: int,
+        device: str | torch.device,
+        guess: GuessSettings = GuessSettings(),  # noqa: B008 - frozen
     ) -> None:
         self.graph = network if isinstance(network, Graph | Backbone) else trace(network)
         self.recipe = checked("recipe", recipe, Recipe)
         self.seed = checked("seed", seed, Natural)
         self.device = resolve_device(device)
+        self.guess = checked("guess", guess, GuessSettings)
+        self.discriminant: Discriminant | None = None  # what tasks are guessed by, where they are
         self.seen: list[SeenTask] = []
         self.text: TextFormat | None = None  # how texts become samples, once a task of texts is learnt
 
@@ -188,8 +199,12 @@ class Learner:
             check_text(task, self.text, self.seen)
             check_task(self.graph, task, self.seen)
             self.check_budget(task.classes)
+            first = self.seen[0] if self.seen else SeenTask.of(task)
+            map_kind = self.map_kind(first)
             data = self.to_learn_from(task, len(self.seen))
             learned = self._learn(task, data, listener, trainer or LocalTrainer())
+            if map_kind is not None:
+                self.discriminant = self._discriminant_with(task, first, map_kind)
             self.seen.append(SeenTask.of(task))
             self.text = task.text
         return learned
@@ -235,32 +250,61 @@ class Learner:
             raise
 
     @usual_surroundings()
-    def predict(self, x: Any, task: int | str) -> Tensor:
+    def predict(self, x: Any, task: int | str | None = None, *, together: bool = False) -> Tensor:
         """Return logits (n, classes) for the inputs of a task learnt before, given by its number, from 0, or its name.
 
         Where the method forgets nothing they have the same bits as on the day the task was learnt.
 
-        x  (n, *shape), as the task's samples came, which are scaled here; for a task of bytes, float32 is taken as
-           already scaled (``Split.inputs``); for a task of texts, a list of strings, or their token ids
+        x         (n, *shape), as the task's samples came, which are scaled here; for a task of bytes, float32 is taken
+                  as already scaled (``Split.inputs``); for a task of texts, a list of strings, or their token ids
+        task      if left out, every sample's task is guessed (``predict_task``), and where the guesses have different
+                  numbers of classes, rows end in -inf
+        together  whether all samples are of one task, which is guessed from all of them
         """
+        if task is None:
+            return self._without_task(x, together)[1]
         number = task_number(task, self.seen)
         if self.text is not None and are_texts(x):
             x = self.text.encode(x, "x", "shorten them, because the length is that of the tasks learnt").ids
         return self.network.predict(check_inputs(x, number, self.seen, self.device, self.text), number)
 
-    def predict_proba(self, x: Any, task: int | str) -> Tensor:
-        """Return the probability of every class, (n, classes), in the order of ``classes(task)``."""
-        return self.predict(x, task).softmax(dim=1)
+    @usual_surroundings()
+    def predict_task(self, x: Any, *, together: bool = False) -> TaskGuess:
+        """Guess which task samples are of, by means and a covariance that are kept of every task's samples.
 
-    def predict_labels(self, x: Any, task: int | str) -> list[Label]:
-        """Return the most likely label of every sample, as the task's labels were given."""
+        The guesses may change when a task is learnt; the logits of a task, once it is named, do not.
+
+        x         (n, *shape), as samples came
+        together  whether all of them are of one task: 20 that are tell it far better than one
+        """
+        from bocl.methods.unnamed import guess_tasks
+
+        return guess_tasks(self, x, together=together)
+
+    @usual_surroundings()
+    def _without_task(self, x: Any, together: bool) -> tuple[TaskGuess, Tensor]:
+        from bocl.methods.unnamed import predict_unnamed
+
+        return predict_unnamed(self, x, together=together)
+
+    def predict_proba(self, x: Any, task: int | str | None = None, *, together: bool = False) -> Tensor:
+        """Return the probability of every class, (n, classes), in the order of ``classes(task)``."""
+        return self.predict(x, task, together=together).softmax(dim=1)
+
+    def predict_labels(self, x: Any, task: int | str | None = None, *, together: bool = False) -> list[Label]:
+        """Return the most likely label of every sample, as the labels of its task, given or guessed, were given."""
+        if task is None:
+            guess, logits = self._without_task(x, together)
+            best = zip(guess.tasks.tolist(), logits.argmax(dim=1).tolist() if len(logits) else (), strict=True)
+            return [self.seen[number].class_labels[label] for number, label in best]
         labels = self.classes(task)
         return [labels[number] for number in self.predict(x, task).argmax(dim=1).tolist()]
 
-    def score(self, x: Any, y: Any, task: int | str) -> float:
+    def score(self, x: Any, y: Any, task: int | str | None = None, *, together: bool = False) -> float:
         """Return the share of samples whose label is predicted rightly."""
-        found = self.predict_labels(x, task)
-        wanted, known = checked_labels(y, len(found), "y"), self.classes(task)
+        found = self.predict_labels(x, task, together=together)
+        wanted = checked_labels(y, len(found), "y")
+        known = {label for entry in self.seen for label in entry.class_labels} if task is None else self.classes(task)
         if wanted and not set(wanted) & set(known):
             raise DataError(
                 f"y: no label is one of the task's: {shown(wanted[0])} is none of {shown(list(known))}; give labels as "
@@ -327,22 +371,26 @@ class Learner:
         facts, tensors = self.network.stored(first)
         text = {} if self.text is None or first else {"text": asdict(self.text)}
         facts = {**facts, "seen": [asdict(entry) for entry in self.seen[first:]], **text, **kept.facts}
-        return State(facts, {**tensors, **{EXTRA + name: value for name, value in kept.tensors.items()}})
+        extra = {EXTRA + name: value for name, value in kept.tensors.items()}
+        guess = {GUESS + name: value for name, value in guessing.stored(self.discriminant, first).items()}
+        return State(facts, {**tensors, **extra, **guess})
 
     def check_state(self, state: State) -> None:
         """Refuse a saved state that is not one of this method: its facts first, then every tensor by name and shape."""
         seen = seen_from(state.facts, self.graph)
         text_from(state.facts)
-        kept, own = split_extra(state.tensors)
+        kept, guess, own = split_extra(state.tensors)
         check_tensors(own, self.network.stored_shapes(state.facts, [entry.classes for entry in seen]))
+        guessing.check_stored(guess, seen, self.map_kind(seen[0]) if seen else None, self.guess.size)
         self._check_kept(State(state.facts, kept), seen)
 
     @usual_surroundings()
     def restore(self, state: State) -> None:
         """Take back what ``state`` returned, in a method made with the same settings."""
         self.seen, self.text = seen_from(state.facts, self.graph), text_from(state.facts)
-        kept, own = split_extra(state.tensors)
+        kept, guess, own = split_extra(state.tensors)
         self.network.restore(state.facts, own, [entry.classes for entry in self.seen])
+        self.discriminant = guessing.restored(guess, len(self.seen), self.device)
         self._restore_kept(State(state.facts, kept))
 
     def _kept(self, _first: int = 0, /) -> State:
@@ -355,6 +403,24 @@ class Learner:
 
     def _restore_kept(self, _kept: State, /) -> None:
         """Take back what ``_kept`` returned."""
+
+    # What tasks are guessed by.
+
+    def _discriminant_with(self, task: Task, first: SeenTask, kind: MapKind) -> Discriminant:
+        from bocl.methods.unnamed import added_up
+
+        return added_up(self, task, first, kind)
+
+    def map_kind(self, first: SeenTask) -> MapKind | None:
+        """Return the map of samples by which tasks are guessed, None where they are not; refuse one that cannot be."""
+        if self.guess.map == OFF:
+            return None
+        return guessing.map_kind(self.guess, first, features=self.frozen_features is not None, method=self.name)
+
+    @property
+    def frozen_features(self) -> Callable[[Tensor], Tensor] | None:
+        """What a frozen pretrained network makes of inputs, (n, C); None where the method keeps none."""
+        return None
 
     # What a run asks of every method.
 
@@ -369,8 +435,9 @@ class Learner:
         """Take back the data of the tasks learnt before, where the method needs it and no saved state holds it."""
 
     def extra_numbers(self) -> int:
-        """Count the numbers kept besides the parameters, to learn later tasks with."""
-        return sum(tensor.numel() for tensor in self._kept(len(self.seen)).tensors.values())
+        """Count the numbers kept besides the parameters: to learn later tasks with, and to guess tasks by."""
+        to_guess = 0 if self.discriminant is None else self.discriminant.numbers()
+        return sum(tensor.numel() for tensor in self._kept(len(self.seen)).tensors.values()) + to_guess
 
     def widths_by_task(self) -> list[Widths] | None:
         """Return what every task added, where the state says it."""
@@ -384,14 +451,22 @@ class Learner:
         if self.forgets:
             return self.state().tensors
         _, tensors = self.network.stored(task, task + 1)
-        return {name.removeprefix(f"{task}/"): tensor for name, tensor in tensors.items()}
+        guess = {} if self.discriminant is None else guessing.of_task(self.discriminant.tasks[task])
+        own = {name.removeprefix(f"{task}/"): tensor for name, tensor in tensors.items()}
+        return own | {GUESS + name: tensor for name, tensor in guess.items()}
 
     def gate_openness(self, _task: int, _inputs: Tensor, /) -> dict[str, Tensor]:
         """Return {gated layer: mean gate on the units of every task up to this one}; nothing without gates."""
         return {}
 
 
-def split_extra(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return what a method keeps besides its network, names without ``EXTRA``, and the network's own tensors."""
-    kept = {name.removeprefix(EXTRA): tensor for name, tensor in tensors.items() if name.startswith(EXTRA)}
-    return kept, {name: tensor for name, tensor in tensors.items() if not name.startswith(EXTRA)}
+def split_extra(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+    """Return what a method keeps besides its network, what it guesses tasks by, and the network's own tensors.
+
+    The names of the first two are without ``EXTRA`` and ``GUESS``.
+    """
+    kept, guess = (
+        {name.removeprefix(begin): tensor for name, tensor in tensors.items() if name.startswith(begin)}
+        for begin in (EXTRA, GUESS)
+    )
+    return kept, guess, {name: tensor for name, tensor in tensors.items() if not name.startswith((EXTRA, GUESS))}

@@ -25,6 +25,7 @@ from pydantic import Field
 from torch import nn
 
 from bocl.checks import OneOrEach, Positive, checked, per_group, section
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import train_one
 from bocl.methods.rounds import RoundTrainer
@@ -72,9 +73,10 @@ class PGN(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, PGNSettings)
         width = per_group("pgn.width", self.settings.width, len(self.graph.groups))
         self.network = LateralNetwork(narrowed(self.graph, width), ratio=self.settings.adapter, device=self.device)

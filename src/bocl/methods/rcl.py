@@ -19,6 +19,7 @@ from torch import nn
 from bocl.checks import PositiveInt, checked, section
 from bocl.methods.bocl import BOCL
 from bocl.methods.budget import GoalSettings
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.reward import USUAL_ALPHA, RewardSettings
 from bocl.networks.graph import Graph
 from bocl.networks.growth import GrowthSettings
@@ -65,6 +66,7 @@ class RCL(BOCL):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes.
 
@@ -95,4 +97,5 @@ class RCL(BOCL):
             recipe=recipe,
             seed=seed,
             device=device,
+            guess=guess,
         )

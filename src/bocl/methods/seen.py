@@ -226,18 +226,7 @@ def check_inputs(
     takes numbers of any type but uint8. A task of texts takes the token ids that ``text`` gives.
     """
     about, where = seen[task], f"x for task {task}: samples"
-    if isinstance(x, list | tuple) and not x:  # no sample, whatever their shape
-        in_whole_numbers = about.in_bytes or about.padding is not None
-        x = torch.zeros(0, *about.shape, dtype=torch.uint8 if in_whole_numbers else torch.float32)
-    values = x if isinstance(x, Tensor) else as_array(x, where)
-    if values.ndim == 0 or tuple(values.shape[1:]) != about.shape:
-        wanted = ", ".join(map(str, ("n", *about.shape)))
-        raise DataError(
-            f"task {task} takes samples of shape {about.shape}, and x has shape {tuple(values.shape)}; give ({wanted})"
-            f"{advice_for_task(about.shape, tuple(values.shape))}"
-        )
-    check_size(tuple(values.shape), where)
-    given = _as_tensor(values, where)
+    given = raw_samples(x, task, seen)
     if about.padding is not None:
         return _token_ids(given, about.padding, where, None if text is None else text.largest).to(device)
     if about.in_bytes and given.dtype not in (torch.uint8, torch.float32):
@@ -259,6 +248,23 @@ def check_inputs(
             row = int((~torch.isfinite(inputs)).nonzero()[0, 0])
             raise DataError(f"{where} hold numbers that are not finite in float32, first in sample {row}; fill them in")
     return inputs
+
+
+def raw_samples(x: Any, task: int, seen: Sequence[SeenTask]) -> Tensor:
+    """Return samples (n, *shape) as they came, if they have a task's shape."""
+    about, where = seen[task], f"x for task {task}: samples"
+    if isinstance(x, list | tuple) and not x:  # no sample, whatever their shape
+        in_whole_numbers = about.in_bytes or about.padding is not None
+        x = torch.zeros(0, *about.shape, dtype=torch.uint8 if in_whole_numbers else torch.float32)
+    values = x if isinstance(x, Tensor) else as_array(x, where)
+    if values.ndim == 0 or tuple(values.shape[1:]) != about.shape:
+        wanted = ", ".join(map(str, ("n", *about.shape)))
+        raise DataError(
+            f"task {task} takes samples of shape {about.shape}, and x has shape {tuple(values.shape)}; give ({wanted})"
+            f"{advice_for_task(about.shape, tuple(values.shape))}"
+        )
+    check_size(tuple(values.shape), where)
+    return _as_tensor(values, where)
 
 
 def _token_ids(given: Tensor, padding: int, where: str, largest: int | None) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from bocl.checks import checked, section
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import fine_tune
 from bocl.methods.rounds import RoundTrainer
@@ -50,9 +51,10 @@ class SN(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, SNSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
 

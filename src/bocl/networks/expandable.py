@@ -231,6 +231,14 @@ class ExpandableNetwork:
         """Return what a task computes with, apart from the others."""
         return self.tasks[task].single_task()
 
+    def base_features(self, x: Tensor) -> Tensor:
+        """Return what the pretrained network alone makes of inputs: (n, C), what its head read."""
+        read = self.graph.head.source.size(self.graph.widths)
+        no_head = {"head/weight": x.new_zeros(0, read), "head/bias": x.new_zeros(0)}
+        alone = assemble(self.graph, None, Growth(self.graph.widths, 0, {**self.base, **no_head}))
+        with torch.no_grad():
+            return alone.features(x)
+
     def base_sha256(self) -> str:
         """Return a sha256 of the pretrained weights that tasks grow from; '' without such."""
         return sha256_of(self.base) if self.pretrained else ""

@@ -7,7 +7,8 @@ from typing import Any
 
 from bocl.method_table import METHODS
 
-_ALL_READ = ("stream.", "network.", "recipe.")
+_ALL_READ = ("stream.", "network.", "recipe.", "guess.")
+_OFF = "none"  # guess.map, where tasks are not guessed: the rest of guess is not read, and early records have none
 # The seed is compared separately. The others change how a run is computed, not its results.
 _NEVER_MATTERS = ("seed", "search.memory_gb", "search.children_at_once")
 _OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian", "search.controller": "reinforce"}
@@ -33,6 +34,8 @@ def lasting_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def _own_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that the method reads; all settings if the method is not in the table."""
     settings, entry = dict(_flatten(config, "")), METHODS.get(str(config["method"]))
+    if settings.get("guess.map", _OFF) == _OFF:
+        settings = {name: value for name, value in settings.items() if not name.startswith("guess.")}
     if entry is None:
         return settings
     reads = (*_ALL_READ, *entry.reads, f"{entry.name}.")

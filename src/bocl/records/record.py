@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, WrapValidator
 
-from bocl.checks import Fraction, Natural
+from bocl.checks import Fraction, Natural, PositiveInt
 from bocl.widths import Widths
 
 _NULL_IS_NAN = WrapValidator(lambda value, read: math.nan if value is None else read(value))
@@ -93,6 +93,24 @@ class Diagnostics:
 
 
 @dataclass(frozen=True)
+class Guesses:
+    """How well tasks are guessed, from single samples, by a learner that guesses them; means over tasks.
+
+    tasks                number of tasks whose samples were guessed: all so far, or some of many (``scoring.py``)
+    named                share of test samples whose task was named correctly
+    accuracy             share of test samples whose task and class both were
+    validation_named     the same on validation samples, by which settings may be chosen
+    validation_accuracy
+    """
+
+    tasks: PositiveInt
+    named: Fraction
+    accuracy: Fraction
+    validation_named: Fraction
+    validation_accuracy: Fraction
+
+
+@dataclass(frozen=True)
 class TaskRecord:
     """A finished task.
 
@@ -103,7 +121,7 @@ class TaskRecord:
     samples           training samples shown, over all networks trained for it
     seconds           wall-clock time of learning it
     training_seconds  the part of it spent training; the rest is search, scoring and set-up
-    extra_numbers     numbers kept after the task besides the parameters, to learn later tasks with
+    extra_numbers     numbers kept after the task besides the parameters: to learn later tasks, and to guess tasks by
     units             how many units of each hidden group the method's own steps changed, by step
     diagnostics       of its search, if the searcher has any
     bests             (number of a trial, test accuracy) of every child that had the best reward when it was trained,
@@ -116,6 +134,7 @@ class TaskRecord:
                       search and in early records
     bounds            of its search in the end: most units it might add to each group
     widened           how often these were widened because the best child lay on them
+    guesses           how well tasks are guessed after it; None where they are not, and in early records
     """
 
     index: int
@@ -139,6 +158,7 @@ class TaskRecord:
     limit: Limit = ""
     bounds: Widths = ()
     widened: Natural = 0
+    guesses: Guesses | None = None
 
     @property
     def reads_tasks(self) -> tuple[int, ...]:
@@ -168,6 +188,7 @@ class PickRecord:
     stored: int
     attention: dict[str, tuple[MeasuredFraction, ...]] = field(default_factory=dict)
     reads: tuple[int, ...] | None = None
+    guesses: Guesses | None = None
 
 
 @dataclass(frozen=True)

@@ -290,6 +290,9 @@ class RunLog:
         _require(entry.stored == before + added, f"{entry.stored} parameters are stored, not {before} + {added}")
         for row in (entry.row, entry.validation_row):
             _require(len(row) == index + 1, f"a row has {len(row)} accuracies, not {index + 1}")
+        if entry.guesses is not None:
+            guessed = entry.guesses.tasks
+            _require(guessed <= index + 1, f"samples of {guessed} tasks are guessed, and there are {index + 1}")
         for layer, gates in entry.attention.items():
             _require(len(gates) == index + 1, f"{layer} has {len(gates)} mean gates, not {index + 1}")
 

@@ -72,7 +72,8 @@ class RunSummary:
         return [task.row for task in self.tasks]
 
     def figures(self) -> dict[str, Any]:
-        """Return the closing figures as JSON values."""
+        """Return the closing figures as JSON values; None for those of guesses where tasks are not guessed."""
+        guesses = self.tasks[-1].guesses
         return {
             "accuracy": average_accuracy(self.matrix),
             "backward_transfer": backward_transfer(self.matrix),
@@ -80,6 +81,8 @@ class RunSummary:
             "first_task_forgetting": first_task_forgetting(self.matrix),
             "parameters": self.tasks[-1].stored,
             "extra_numbers": self.tasks[-1].extra_numbers,
+            "task_named": None if guesses is None else guesses.named,
+            "accuracy_without_task": None if guesses is None else guesses.accuracy,
             "attention": sum(task.parameters.get("attention", 0) for task in self.tasks),
             "samples": sum(task.samples for task in self.tasks),
             "seconds": sum(task.seconds for task in self.tasks),

@@ -83,14 +83,22 @@ def first_task(stream: StreamResults) -> Plot:
     return Plot(f"first-task-{stream.slug}", stream.label, Axis("tasks learnt", "count"), upward, tuple(series))
 
 
+#: Figures of runs that guess tasks, and what they are called.
+GUESSES = {"task_named": "task named correctly (%)", "accuracy_without_task": "accuracy without the task (%)"}
+
+
 def comparison(stream: StreamResults) -> Table:
     """Every system as a row of text, mean ± sd over seeds, and its other settings."""
+    guessed = [
+        name for name in GUESSES if any(_told(setting, name) for each in stream.systems for setting in each.settings)
+    ]
 
     def row(system: System, setting: Setting) -> tuple[str, ...]:
         return (
             named(system, setting),
             str(len(setting.runs)),
             with_sd(setting.spread("accuracy"), hundredths),
+            *(with_sd(setting.spread(name), hundredths) if _told(setting, name) else "" for name in guessed),
             with_sd(setting.spread("backward_transfer"), points),
             with_sd(setting.spread("first_task_forgetting"), points),
             with_sd(setting.spread("parameters"), whole),
@@ -100,7 +108,16 @@ def comparison(stream: StreamResults) -> Table:
             _time(setting),
         )
 
-    figures = ("seeds", "accuracy (%)", "BWT (points)", "task 1 forgotten (points)", "parameters", "of them attention")
+    without = tuple(GUESSES[name] for name in guessed)
+    figures = (
+        "seeds",
+        "accuracy (%)",
+        *without,
+        "BWT (points)",
+        "task 1 forgotten (points)",
+        "parameters",
+        "of them attention",
+    )
     header = ("system", *figures, "extra numbers", "samples", "time")
     rows = tuple(row(system, system.headline) for system in stream.systems)
     others = tuple(
@@ -110,6 +127,11 @@ def comparison(stream: StreamResults) -> Table:
         if setting is not system.headline
     )
     return Table(f"comparison-{stream.slug}", header, rows, others)
+
+
+def _told(setting: Setting, figure: str) -> bool:
+    """Whether every run of a setting has a figure."""
+    return all(entry[figure] is not None for entry in setting.figures)
 
 
 def spaced(axis: Axis, series: Sequence[Series]) -> Axis:

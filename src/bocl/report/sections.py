@@ -111,7 +111,8 @@ def sections(streams: Sequence[StreamResults]) -> list[Section]:
             "All systems",
             "Mean ± standard deviation over seeds. Accuracy is the mean over all tasks at the end, on test samples; "
             "BWT is the mean change since each task was learnt; parameters are all that are stored, heads and "
-            "attention included; “kept beside” counts other numbers kept for later tasks, such as old samples. "
+            "attention included; “extra numbers” counts others that are kept, such as old samples and what tasks are "
+            "guessed by. "
             + _of_settings(compared)
             + "Time is wall-clock time of runs that had their device to themselves, on the machine of most runs; "
             "“shared” marks times of runs that shared a device, which do not compare.",

@@ -2,6 +2,7 @@
 
 accuracy/average, accuracy/1 spring …    test accuracy on all tasks so far and on each, after every task
 validation/average                       the same on validation samples
+guesses/named, guesses/accuracy          how well tasks are guessed after every task, where they are
 parameters/stored, parameters/added      after every task
 seconds/learning, seconds/training       of every task
 search/task 2/accuracy, …/loss           of every child trained for a task, in order; also base/… and difficulty/…
@@ -90,6 +91,9 @@ def _of_task(tasks: list[TaskRecord], prefix: str = "") -> Iterator[Point]:
     yield Point(f"{prefix}validation/average", step, fmean(record.validation_row))
     for number, (task, accuracy) in enumerate(zip(tasks, record.row, strict=True), start=1):
         yield Point(f"{prefix}accuracy/{number} {_plain(task.name)}", step, accuracy)
+    if record.guesses is not None:
+        yield Point(f"{prefix}guesses/named", step, record.guesses.named)
+        yield Point(f"{prefix}guesses/accuracy", step, record.guesses.accuracy)
     yield Point(f"{prefix}parameters/stored", step, record.stored)
     yield Point(f"{prefix}parameters/added", step, sum(record.parameters.values()))
 

@@ -247,6 +247,10 @@ class FactoredNetwork:
         base = {f"{BASE}{name}": tensor for name, tensor in self.graph.tensors.items()}
         return SingleTask("factors", self._sample_facts(), {**base, **self.tasks[task].weights})
 
+    def base_features(self, x: Tensor) -> Tensor:
+        """Return what the backbone alone makes of inputs: (n, features)."""
+        return self.graph.run(x)
+
     def base_sha256(self) -> str:
         """Return a sha256 of the backbone's tensors."""
         return sha256_of(self.graph.tensors)
