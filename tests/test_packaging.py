@@ -73,7 +73,10 @@ def test_every_module_the_library_imports_is_a_requirement():
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("tests", ["dev", "parquet", "datasets", "tensorboard", "mlflow", "serve", "text", "onnx", "peft", "avalanche"]),
+        (
+            "tests",
+            ["dev", "parquet", "datasets", "tensorboard", "mlflow", "serve", "text", "onnx", "peft", "avalanche"],
+        ),
         ("examples", ["avalanche"]),
         ("replication", ["replication", "peft"]),
         (".ci", ["dev"]),

@@ -72,7 +72,8 @@ class Served:
 
 def bare_module(folder: str) -> Callable[[Tensor], Tensor]:
     """Return one task as a module that records no gradients."""
-    return bocl.load(folder, device="cpu").module(0).requires_grad_(False)
+    module: Callable[[Tensor], Tensor] = bocl.load(folder, device="cpu").module(0).requires_grad_(False)
+    return module
 
 
 def serve_bare(folder: str) -> None:
