@@ -38,7 +38,7 @@ from bocl.methods.subnetworks import learned_masked
 from bocl.networks.graph import Graph
 from bocl.networks.growth import Growth
 from bocl.networks.masked import ByLayer, MaskedNetwork
-from bocl.networks.subnetworks import Subnetworks
+from bocl.networks.subnetworks import Draft, Subnetworks
 from bocl.records.events import Callback, RoundStarted
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
@@ -117,7 +117,7 @@ class PackNet(Learner):
     ) -> tuple[Subnetworks, Fit]:
         """Train all weights that are not fixed."""
         callback(RoundStarted(step, (self.graph.widths,)))
-        trained = Subnetworks(self.graph, [start], fixed=[fixed], weights=[weights], device=self.device)
+        trained = Subnetworks(self.graph, [Draft(start, fixed, weights)], device=self.device)
         seed = seed_for(self.seed, "order", data.index, step)
         return trained, train_one(trained, [data], recipe, seed=seed, callback=callback)
 

@@ -2,59 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, Protocol
 
+from bocl.methods.failures import check_trained
 from bocl.methods.method import Learned
-from bocl.methods.plain import train_one
-from bocl.networks.growth import Growth
+from bocl.methods.plain import train_stack
 from bocl.networks.masked import ByLayer, MaskedNetwork
-from bocl.networks.subnetworks import Subnetworks
-from bocl.records.events import Callback, RoundStarted
-from bocl.training.batches import DeviceTask
+from bocl.networks.subnetworks import Draft, Subnetworks
+from bocl.records.events import Callback, RoundStarted, ignore_events
+from bocl.seeding import seed_for
+from bocl.tasks.task import Task
+from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.evaluation import accuracy
 from bocl.training.recipe import Recipe
-from bocl.training.trainer import Effort
+from bocl.training.surroundings import usual_surroundings
+from bocl.training.trainer import Effort, Fit
 
 
-def choose_subnetwork(
-    network: MaskedNetwork,
-    start: Growth,
-    data: DeviceTask,
-    recipe: Recipe,
-    *,
-    fixed: ByLayer,
-    weights: ByLayer,
-    scores: ByLayer,
-    density: float,
-    seed: int,
-    callback: Callback,
-) -> tuple[ByLayer, Learned]:
-    """Train scores, and the weights that are not fixed; keep the subnetwork and return the scores it ended with.
+class ChoosesWeights(Protocol):
+    """A learner that begins a task with a draft."""
 
-    fixed    which weights are not trained
-    weights  their values
-    scores   where they start
-    density  share of a layer's weights that the task uses
-    seed     of the order of samples
+    network: MaskedNetwork
+    recipe: Recipe
+    seed: int
+
+    def draft(self, data: DeviceTask, density: float | None = None) -> Draft:
+        """Return where the subnetwork of a task starts; another density may take the place of the setting."""
+
+
+def choose_subnetwork(learner: ChoosesWeights, data: DeviceTask, callback: Callback) -> tuple[ByLayer, Learned]:
+    """Train a task's subnetwork, keep it, and return the scores it ended with."""
+    trained, (fit,) = _trained(learner, data, [learner.draft(data)], callback)
+    check_trained(fit.accuracy, data.name)
+    learner.network.commit(trained.growth(0).tensors, trained.masks(0), trained.weights(0))
+    return trained.scores(0), learned_masked(learner.network, data, fit.effort)
+
+
+@usual_surroundings()
+def try_densities(learner: Any, task: Task, densities: Sequence[float]) -> list[float]:
+    """Return the validation accuracy that a task would have with each of these densities; nothing is kept.
+
+    learner  a WSN or SupSup; its networks of all densities are trained together
+    """
+    data = task_to_device(task, len(learner.seen), learner.device)
+    drafts = [learner.draft(data, density) for density in densities]
+    _, fits = _trained(learner, data, drafts, ignore_events)
+    return [fit.accuracy for fit in fits]
+
+
+def _trained(
+    learner: ChoosesWeights, data: DeviceTask, drafts: Sequence[Draft], callback: Callback
+) -> tuple[Subnetworks, list[Fit]]:
+    """Train scores, and the weights that are not fixed.
 
     There is no weight decay. It would shrink the weights outside the subnetwork, which have no gradient to oppose it,
     to 0, and a weight of 0 has no gradient for its score.
     """
-    callback(RoundStarted("base", (network.graph.widths,)))
-    counts = {name: max(1, round(density * each.numel())) for name, each in scores.items()}
-    trained = Subnetworks(
-        network.graph,
-        [start],
-        fixed=[fixed],
-        weights=[weights],
-        scores=[scores],
-        counts=[counts],
-        device=network.device,
-    )
-    fit = train_one(trained, [data], replace(recipe, weight_decay=0.0), seed=seed, callback=callback)
-    network.commit(trained.growth(0).tensors, trained.masks(0), trained.weights(0))
-    return trained.scores(0), learned_masked(network, data, fit.effort)
+    graph = learner.network.graph
+    callback(RoundStarted("base", (graph.widths,) * len(drafts)))
+    trained = Subnetworks(graph, drafts, device=learner.network.device)
+    recipe, seed = replace(learner.recipe, weight_decay=0.0), seed_for(learner.seed, "order", data.index)
+    return trained, train_stack(trained, [data], recipe, seed=seed, callback=callback)
 
 
 def learned_masked(network: MaskedNetwork, data: DeviceTask, effort: Effort) -> Learned:

@@ -31,6 +31,7 @@ from bocl.methods.rounds import RoundTrainer
 from bocl.methods.subnetworks import choose_subnetwork
 from bocl.networks.graph import Graph
 from bocl.networks.masked import MaskedNetwork
+from bocl.networks.subnetworks import Draft
 from bocl.records.events import Callback
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
@@ -71,19 +72,15 @@ class SupSup(Learner):
         self.settings = checked("settings", settings, SupSupSettings)
         self.network = MaskedNetwork(self.graph, signed=True, device=self.device)
 
-    def _learn(self, task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, _task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Choose a subnetwork of the random network, and train biases, norms and a head for it."""
-        constants = self.network.constants(seed=seed_for(self.seed, "signs"))
-        _, learned = choose_subnetwork(
-            self.network,
-            self.network.start(task.classes, seed=seed_for(self.seed, "base", data.index)),
-            data,
-            self.recipe,
-            fixed={name: torch.ones_like(weight, dtype=torch.bool) for name, weight in constants.items()},
-            weights=constants,
-            scores=self.network.scores(seed=seed_for(self.seed, "scores", data.index)),
-            density=self.settings.density,
-            seed=seed_for(self.seed, "order", data.index),
-            callback=callback,
-        )
+        _, learned = choose_subnetwork(self, data, callback)
         return learned
+
+    def draft(self, data: DeviceTask, density: float | None = None) -> Draft:
+        """Return where a task's subnetwork starts: at scores of its own, with all weights fixed."""
+        start = self.network.start(data.classes, seed=seed_for(self.seed, "base", data.index))
+        constants = self.network.constants(seed=seed_for(self.seed, "signs"))
+        fixed = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in constants.items()}
+        scores = self.network.scores(seed=seed_for(self.seed, "scores", data.index))
+        return Draft(start, fixed, constants, scores, density or self.settings.density)

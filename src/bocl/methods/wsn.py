@@ -36,6 +36,7 @@ from bocl.methods.subnetworks import choose_subnetwork
 from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.masked import ByLayer, MaskedNetwork
+from bocl.networks.subnetworks import Draft
 from bocl.records.events import Callback
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
@@ -77,21 +78,16 @@ class WSN(Learner):
         self.network = MaskedNetwork(self.graph, device=self.device)
         self.scores: ByLayer = {}  # as the last task left them
 
-    def _learn(self, task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
+    def _learn(self, _task: Task, data: DeviceTask, callback: Callback, _trainer: RoundTrainer, /) -> Learned:
         """Choose a subnetwork and train what is new in it."""
-        self.scores, learned = choose_subnetwork(
-            self.network,
-            self.network.start(task.classes, seed=seed_for(self.seed, "base", data.index)),
-            data,
-            self.recipe,
-            fixed=self.network.used,
-            weights=self.network.weights,
-            scores=self.scores or self.network.scores(seed=seed_for(self.seed, "scores")),
-            density=self.settings.density,
-            seed=seed_for(self.seed, "order", data.index),
-            callback=callback,
-        )
+        self.scores, learned = choose_subnetwork(self, data, callback)
         return learned
+
+    def draft(self, data: DeviceTask, density: float | None = None) -> Draft:
+        """Return where a task's subnetwork starts: at the last task's scores, with the weights of all tasks fixed."""
+        start = self.network.start(data.classes, seed=seed_for(self.seed, "base", data.index))
+        scores = self.scores or self.network.scores(seed=seed_for(self.seed, "scores"))
+        return Draft(start, self.network.used, self.network.weights, scores, density or self.settings.density)
 
     def _kept(self, _first: int = 0, /) -> State:
         return State({}, {f"score/{name}": scores for name, scores in self.scores.items()})

@@ -154,7 +154,9 @@ class MaskedNetwork:
         for name, most, found in zip(self._forms, counts, map(sum, zip(*first_used, strict=True)), strict=False):
             if found > most:
                 raise NetworkError(f"facts.first_used has {found} weights of layer '{name}', which has {most}")
-        return join_tensors(self._shapes(task, *entry) for task, entry in enumerate(zip(classes, first_used, strict=True)))
+        return join_tensors(
+            self._shapes(task, *entry) for task, entry in enumerate(zip(classes, first_used, strict=True))
+        )
 
     def _shapes(self, task: int, classes: int, first_used: Sequence[int]) -> Shapes:
         found = {
