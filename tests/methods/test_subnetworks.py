@@ -11,7 +11,7 @@ import torch
 from method_examples import RECIPE, hard_stream, small_cnn, small_mlp
 from torch import nn
 
-from bocl.errors import NetworkError
+from bocl.errors import ConfigError, NetworkError
 from bocl.methods.method import State
 from bocl.methods.packnet import PackNet
 from bocl.methods.saving import load, save_added
@@ -155,7 +155,7 @@ def test_what_is_saved_is_refused_where_masks_and_weights_do_not_fit():
     refused("new weights in layer 'fc1', but its mask has", tensors={"1/bits/fc1/mask": torch.zeros_like(mask)})
     refused("is torch.float32, not torch.uint8", tensors={"1/bits/fc1/mask": mask.float()})
     refused("is torch.uint8, not torch.float32", tensors={"1/layer/fc1/bias": mask[:6]})
-    refused("memory/score/fc1", tensors={"memory/score/fc1": torch.zeros(3)})
+    refused("score/fc1. has shape", tensors={"memory/score/fc1": torch.zeros(3)})
 
 
 def test_bits_are_kept_eight_to_a_byte(kind):
@@ -191,6 +191,8 @@ def test_several_densities_are_trained_together_as_each_by_itself(kind, settings
         alone.append(other.learn(hard_stream()[1]).validation_accuracy)
     assert together == pytest.approx(alone)
     assert len(set(alone)) > 1
+    with pytest.raises(ConfigError, match="densities"):
+        try_densities(learner, hard_stream()[1], [0.5, 1.5])
 
 
 def test_weights_in_all_are_those_of_the_layers(kind):

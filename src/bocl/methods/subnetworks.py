@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from pydantic import Field
+
+from bocl.checks import Fraction, checked
 from bocl.methods.failures import check_trained
 from bocl.methods.method import Learned
 from bocl.methods.plain import train_stack
@@ -21,6 +24,8 @@ from bocl.training.recipe import Recipe
 from bocl.training.surroundings import usual_surroundings
 from bocl.training.trainer import Effort, Fit
 
+Density = Annotated[Fraction, Field(gt=0)]  # share of a layer's weights that a task uses
+
 
 class ChoosesWeights(Protocol):
     """A learner that begins a task with a draft."""
@@ -29,8 +34,8 @@ class ChoosesWeights(Protocol):
     recipe: Recipe
     seed: int
 
-    def draft(self, data: DeviceTask, density: float | None = None) -> Draft:
-        """Return where the subnetwork of a task starts; another density may take the place of the setting."""
+    def draft(self, data: DeviceTask) -> Draft:
+        """Return where the subnetwork of a task starts."""
 
 
 def choose_subnetwork(learner: ChoosesWeights, data: DeviceTask, callback: Callback) -> tuple[ByLayer, Learned]:
@@ -48,7 +53,8 @@ def try_densities(learner: Any, task: Task, densities: Sequence[float]) -> list[
     learner  a WSN or SupSup; its networks of all densities are trained together
     """
     data = task_to_device(task, len(learner.seen), learner.device)
-    drafts = [learner.draft(data, density) for density in densities]
+    draft = learner.draft(data)
+    drafts = [replace(draft, density=each) for each in checked("densities", list(densities), list[Density])]
     _, fits = _trained(learner, data, drafts, ignore_events)
     return [fit.accuracy for fit in fits]
 

@@ -19,16 +19,15 @@ The recipe's weight decay is not applied: scores are only compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import nn
 
-from bocl.checks import Fraction, checked, section
+from bocl.checks import checked, section
 from bocl.methods.method import Learned, Learner
 from bocl.methods.rounds import RoundTrainer
-from bocl.methods.subnetworks import choose_subnetwork
+from bocl.methods.subnetworks import Density, choose_subnetwork
 from bocl.networks.graph import Graph
 from bocl.networks.masked import MaskedNetwork
 from bocl.networks.subnetworks import Draft
@@ -47,7 +46,7 @@ class SupSupSettings:
     density  c, share of a layer's weights that a task uses
     """
 
-    density: Annotated[Fraction, Field(gt=0)] = 0.5
+    density: Density = 0.5
 
 
 class SupSup(Learner):
@@ -77,10 +76,10 @@ class SupSup(Learner):
         _, learned = choose_subnetwork(self, data, callback)
         return learned
 
-    def draft(self, data: DeviceTask, density: float | None = None) -> Draft:
+    def draft(self, data: DeviceTask) -> Draft:
         """Return where a task's subnetwork starts: at scores of its own, with all weights fixed."""
         start = self.network.start(data.classes, seed=seed_for(self.seed, "base", data.index))
         constants = self.network.constants(seed=seed_for(self.seed, "signs"))
         fixed = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in constants.items()}
         scores = self.network.scores(seed=seed_for(self.seed, "scores", data.index))
-        return Draft(start, fixed, constants, scores, density or self.settings.density)
+        return Draft(start, fixed, constants, scores, self.settings.density)

@@ -22,17 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import nn
 
-from bocl.checks import Fraction, checked, section
+from bocl.checks import checked, section
 from bocl.methods.method import Learned, Learner, State
 from bocl.methods.rounds import RoundTrainer
 from bocl.methods.seen import SeenTask
-from bocl.methods.subnetworks import choose_subnetwork
+from bocl.methods.subnetworks import Density, choose_subnetwork
 from bocl.networks.check import check_tensors
 from bocl.networks.graph import Graph
 from bocl.networks.masked import ByLayer, MaskedNetwork
@@ -52,7 +51,7 @@ class WSNSettings:
     density  c, share of a layer's weights that a task uses
     """
 
-    density: Annotated[Fraction, Field(gt=0)] = 0.3
+    density: Density = 0.3
 
 
 class WSN(Learner):
@@ -83,11 +82,11 @@ class WSN(Learner):
         self.scores, learned = choose_subnetwork(self, data, callback)
         return learned
 
-    def draft(self, data: DeviceTask, density: float | None = None) -> Draft:
+    def draft(self, data: DeviceTask) -> Draft:
         """Return where a task's subnetwork starts: at the last task's scores, with the weights of all tasks fixed."""
         start = self.network.start(data.classes, seed=seed_for(self.seed, "base", data.index))
         scores = self.scores or self.network.scores(seed=seed_for(self.seed, "scores"))
-        return Draft(start, self.network.used, self.network.weights, scores, density or self.settings.density)
+        return Draft(start, self.network.used, self.network.weights, scores, self.settings.density)
 
     def _kept(self, _first: int = 0, /) -> State:
         return State({}, {f"score/{name}": scores for name, scores in self.scores.items()})

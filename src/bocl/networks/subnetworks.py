@@ -109,7 +109,8 @@ class Subnetworks:
         return weights if theta is None else torch.addcmul(weights, theta, self._given[f"free/{name}"])
 
     def _mask(self, name: str) -> Tensor:
-        mask: Tensor = _Largest.apply(self.parameters[f"score/{name}"].abs(), self._counts[name])
+        sizes = self.parameters[f"score/{name}"].abs()
+        mask: Tensor = _Largest.apply(sizes, self._counts[name])  # type: ignore[no-untyped-call]
         return mask
 
 
@@ -122,7 +123,7 @@ class _Largest(torch.autograd.Function):
         return (sizes >= torch.stack(least).view(-1, *(1,) * (sizes.dim() - 1))).to(sizes.dtype)
 
     @staticmethod
-    def backward(_ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(_ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return gradient, None
 
 
