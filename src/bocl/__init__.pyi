@@ -34,6 +34,8 @@ from bocl.methods.independent import Independent as Independent
 from bocl.methods.joint import Joint as Joint
 from bocl.methods.method import Learned as Learned
 from bocl.methods.method import Learner as Learner
+from bocl.methods.packnet import PackNet as PackNet
+from bocl.methods.packnet import PackNetSettings as PackNetSettings
 from bocl.methods.pgn import PGN as PGN
 from bocl.methods.pgn import PGNSettings as PGNSettings
 from bocl.methods.rcl import RCL as RCL
@@ -42,7 +44,11 @@ from bocl.methods.reward import RewardSettings as RewardSettings
 from bocl.methods.saving import load as load
 from bocl.methods.sn import SN as SN
 from bocl.methods.sn import SNSettings as SNSettings
+from bocl.methods.supsup import SupSup as SupSup
+from bocl.methods.supsup import SupSupSettings as SupSupSettings
 from bocl.methods.task_network import TaskNetwork as TaskNetwork
+from bocl.methods.wsn import WSN as WSN
+from bocl.methods.wsn import WSNSettings as WSNSettings
 from bocl.networks.architectures import convnet as convnet
 from bocl.networks.architectures import lenet as lenet
 from bocl.networks.architectures import mlp as mlp

@@ -81,6 +81,18 @@ METHODS: dict[str, MethodEntry] = {
         MethodEntry("ewc", "bocl.methods.ewc", "EWC", ("#c58a00", "#efb93f"), "plus", settings="EWCSettings"),
         MethodEntry("sn", "bocl.methods.sn", "SN", ("#7a7420", "#d3cc55"), "cross", settings="SNSettings"),
         MethodEntry(
+            "packnet",
+            "bocl.methods.packnet",
+            "PackNet",
+            ("#9c3d10", "#e39a72"),
+            "square",
+            settings="PackNetSettings",
+        ),
+        MethodEntry(
+            "supsup", "bocl.methods.supsup", "SupSup", ("#5b5fc7", "#a3a6f0"), "diamond", settings="SupSupSettings"
+        ),
+        MethodEntry("wsn", "bocl.methods.wsn", "WSN", ("#00808a", "#58c6cf"), "circle", settings="WSNSettings"),
+        MethodEntry(
             "fixed",
             "bocl.methods.fixed",
             "Fixed",

@@ -41,6 +41,9 @@ READERS = {
     **dict.fromkeys([f"den.{name}" for name in ("l1", "group_lasso", "l2", "anchor", "loss", "drift")], "den"),
     "den.expansion": "den",
     "rcl.trials": "rcl",
+    **dict.fromkeys(["packnet.keep", "packnet.retrain"], "packnet"),
+    "supsup.density": "supsup",
+    "wsn.density": "wsn",
 }
 EXTREMES = (
     "0",

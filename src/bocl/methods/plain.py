@@ -69,7 +69,22 @@ def train_one(
     hooks: Hooks = Hooks(),  # noqa: B008 - frozen
 ) -> Fit:
     """Train a stack of one, tell every epoch, and refuse what diverged on the last of the tasks."""
-    (fit,) = train(
+    (fit,) = train_stack(network, tasks, recipe, seed=seed, callback=callback, hooks=hooks)
+    check_trained(fit.accuracy, tasks[-1].name)
+    return fit
+
+
+def train_stack(
+    network: Trainable,
+    tasks: Sequence[DeviceTask],
+    recipe: Recipe,
+    *,
+    seed: int,
+    callback: Callback,
+    hooks: Hooks = Hooks(),  # noqa: B008 - frozen
+) -> list[Fit]:
+    """Train a stack and tell every epoch; the fit of what diverged has no accuracy."""
+    return train(
         network,
         tasks,
         recipe,
@@ -77,8 +92,6 @@ def train_one(
         hooks=hooks,
         on_epoch=lambda *facts: callback(EpochDone(*facts)),
     )
-    check_trained(fit.accuracy, tasks[-1].name)
-    return fit
 
 
 def learned_plain(

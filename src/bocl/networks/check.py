@@ -20,6 +20,7 @@ from bocl.networks.growth import Growth, GrowthSpace, Shapes
 from bocl.widths import Widths
 
 BASE = "base/"  # begins the saved names of a pretrained network's own tensors
+BITS = "bits/"  # begins the names of masks and signs
 
 
 class Grows(Protocol):
@@ -157,7 +158,7 @@ def check_reads(reads: Sequence[tuple[int, ...]], *, with_lineage: bool = True) 
 
 
 def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
-    """Refuse tensors that do not have the wanted names and shapes, or are not float32."""
+    """Refuse tensors that do not have the wanted names and shapes, or are not float32; bits are bytes."""
     for name in sorted(wanted.keys() - tensors.keys()):
         raise NetworkError(f"tensor '{name}' is missing")
     for name in sorted(tensors.keys() - wanted.keys()):
@@ -166,7 +167,8 @@ def check_tensors(tensors: Mapping[str, Tensor], wanted: Shapes) -> None:
         shape, size = tuple(tensor.shape), _plain(wanted[name])
         _require(shape == size, f"tensor '{name}' has shape {shape}; the network needs {size}")
         ours = not re.match(rf"(\d+/)?{BASE}", name)  # a pretrained module may hold numbers of any type
-        _require(not ours or tensor.dtype == torch.float32, f"tensor '{name}' is {tensor.dtype}, not torch.float32")
+        kind = torch.uint8 if re.match(rf"(\d+/)?{BITS}", name) else torch.float32
+        _require(not ours or tensor.dtype == kind, f"tensor '{name}' is {tensor.dtype}, not {kind}")
 
 
 def _plain(shape: Sequence[int]) -> tuple[int, ...]:
