@@ -28,6 +28,10 @@ from bocl.methods.fixed import FixedSettings as FixedSettings
 from bocl.methods.frozen import Frozen as Frozen
 from bocl.methods.gem import GEM as GEM
 from bocl.methods.gem import GEMSettings as GEMSettings
+from bocl.methods.hat import HAT as HAT
+from bocl.methods.hat import HATSettings as HATSettings
+from bocl.methods.imm import IMM as IMM
+from bocl.methods.imm import IMMSettings as IMMSettings
 from bocl.methods.independent import Independent as Independent
 from bocl.methods.joint import Joint as Joint
 from bocl.methods.method import Learned as Learned
