@@ -1,24 +1,25 @@
 """HAT: every task opens some of the units by gates that it learns, and later tasks leave alone what it has open.
 
     a = σ(s e),  one e per unit and task                        the gate; a unit is read times its gate
-    s = 1/s_max + (s_max - 1/s_max) (b - 1)/(B - 1)             in batch b of the B of every epoch; s_max when it predicts
-    min_{θ,e}  L_t(θ, e) + c Σ_i a_i (1 - A_i) / Σ_i (1 - A_i)  A_i: largest gate of unit i in earlier tasks
-    Δθ_ij ← (1 - min(A_i, A_j)) Δθ_ij,  Δb_i ← (1 - A_i) Δb_i   of the step Δ, W_ij leading from unit j to unit i
+    s = 1/s_max + (s_max - 1/s_max) (b - 1)/(B - 1)             in batch b of B of every epoch; s_max when it predicts
+    min_{W,e}  L_t(W, e) + c Σ_i a_i (1 - A_i) / Σ_i (1 - A_i)  A_i: largest gate of unit i in earlier tasks
+    ΔW_ij ← (1 - min(A_i, A_j)) ΔW_ij,  Δb_i ← (1 - A_i) Δb_i   of a step Δ, W_ij leading from unit j to unit i
     ∂/∂e ← s_max (cosh(s e) + 1) / (s (cosh e + 1)) ∂/∂e        undoes what annealing s does to gradients of e
 
 e starts from N(0, 1) and stays within ±6; |s e| counts as at most 50 in the last line.
 
-A gate is only nearly binary. A weight between units that an earlier task has fully open (A = 1 in float32, s_max e > 17)
-keeps its bits; between others it moves a little, and old logits drift. ``docs/methods.md`` says how far.
+A gate is only nearly binary. A weight between units that an earlier task has fully open (A = 1 in float32, so
+s_max e > 17) keeps its bits; others move a little, and old logits drift. ``docs/methods.md`` says how far.
 
-Source: Serrà et al., "Overcoming Catastrophic Forgetting with Hard Attention to the Task", and its code for c and s_max.
+Source: Serrà et al., "Overcoming Catastrophic Forgetting with Hard Attention to the Task", and its code
+(c, s_max).
 Deviations:
-- The step is masked, not the gradient. For SGD this is the same. Adam brings gradients of any length to one, so a mask of
-  the gradient would hold nothing but what it holds fully.
+- The step is masked, not the gradient. For SGD this is the same. Adam brings gradients of any length to one, so a mask
+  of the gradient would hold nothing but what it holds fully.
 - A unit is gated where it is read, not where it is computed, so that residual additions and products may stand between:
   in a plain network this is the same. Batch norms, which its networks do not have, are each task's own.
-- The optimiser is the recipe's, without weight decay, which would move what is held; its schedule in place of a rate that
-  falls when validation stalls; gradients are not clipped.
+- The optimiser is the recipe's, without weight decay, which would pull gates to ½. So is the learning rate's schedule,
+  in place of a rate that falls when validation stalls. Gradients are not clipped.
 - With one batch in an epoch there is nothing to anneal: s = s_max.
 """
 
@@ -121,10 +122,12 @@ def gate_hooks(stack: GatedStack, taken: Gates, sparsity: float) -> Hooks:
 
     taken  A of every group (C,); empty where nothing was learnt before
     """
-    shares = {name: (1 - share).unsqueeze(0) for name, share in held(stack.children.graph, taken).items()} if taken else {}
+    shares = (
+        {name: (1 - share).unsqueeze(0) for name, share in held(stack.children.graph, taken).items()} if taken else {}
+    )
     before = {name: stack.parameters[name].detach().clone() for name in shares}
     free = {name: 1 - taken.get(name, torch.zeros_like(e[0])) for name, e in stack.embeddings.items()}
-    total = sum(units.sum() for units in free.values()).clamp(min=1)
+    total = torch.cat(list(free.values())).sum().clamp(min=1)
 
     def adjust_gradients(parameters: Mapping[str, Tensor]) -> None:
         sharpness = stack.sharpness()

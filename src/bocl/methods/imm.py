@@ -44,7 +44,7 @@ from bocl.methods.seen import SeenTask
 from bocl.networks.check import check_tensors
 from bocl.networks.drop_transfer import AroundEarlier
 from bocl.networks.graph import Graph
-from bocl.networks.growth import is_parameter
+from bocl.networks.growth import Shapes, is_parameter
 from bocl.networks.plain import PlainNetwork
 from bocl.records.events import Callback, RoundStarted
 from bocl.seeding import seed_for
@@ -165,7 +165,7 @@ class IMM(Learner):
     def _check_kept(self, kept: State, seen: Sequence[SeenTask], /) -> None:
         """Refuse saved tensors that are not over what this network's tasks share."""
         settings, shapes = self.settings, self.network.stored_shapes({}, [entry.classes for entry in seen])
-        wanted = {}
+        wanted: Shapes = {}
         if settings.weight or settings.l2 or settings.drop:
             wanted |= {f"latest/{name}": shape for name, shape in shapes.items() if self._is_merged(name)}
         if settings.form == "mode":

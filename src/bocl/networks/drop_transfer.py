@@ -16,7 +16,7 @@ from bocl.networks.stacked import Children, _Value
 
 
 class AroundEarlier(Children):
-    """A plain network to be trained, in which hidden units are dropped, for each sample, to an earlier network's weights.
+    """A plain network in training, whose hidden units are dropped to an earlier network's weights, for each sample.
 
         h_i = W°_i x              with probability p
         h_i = W°_i x + (W_i - W°_i) x / (1 - p)  otherwise

@@ -177,7 +177,7 @@ class GatedStack:
         found = {name: torch.sigmoid(sharpness * tensor) for name, tensor in self.embeddings.items()}
         return found if self.training else {name: gate.detach() for name, gate in found.items()}
 
-    def __call__(self, x: Tensor, task: int = 0, _precomputed: Tensor | None = None) -> Tensor:
+    def __call__(self, x: Tensor, task: int = 0, precomputed: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return logits (K, n, classes) for shared inputs (n, *shape)."""
         read_through = copy(self.children)
         read_through.parameters = gated(self.children.graph, self.children.parameters, self.gates())
