@@ -48,8 +48,10 @@ class Trial:
     grid: dict[str, list[Any]]
     fixed: dict[str, Any]
 
-    def run(self, stream: TaskStream, own: dict[str, Any], recipe: bocl.Recipe, seed: int) -> tuple[Learner, list[Any]]:
-        """Learn all tasks; return the learner and, for each task, its logits of validation samples when it was learnt."""
+    def run(
+        self, stream: TaskStream, own: dict[str, Any], recipe: bocl.Recipe, seed: int
+    ) -> tuple[Learner, list[Tensor]]:
+        """Learn all tasks; return the learner, and every task's logits of validation samples when it was learnt."""
         settings = self.settings(**self.fixed, **own)
         network = bocl.mlp(784, list(self.hidden), 10)
         learner: Learner = self.learner(network, settings=settings, recipe=recipe, seed=seed, device="cpu")
@@ -108,7 +110,7 @@ def main() -> None:
     (name,) = sys.argv[1:]
     trial = TRIALS[name]
     choosing, short = permuted_mnist(trial.tasks, CHOOSING), replace(trial.recipe, epochs=trial.epochs)
-    points = []
+    points: list[dict[str, Any]] = []
     for values in product(*trial.grid.values()):
         own = dict(zip(trial.grid, values, strict=True))
         print(name, own, flush=True)
