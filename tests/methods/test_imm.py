@@ -212,7 +212,7 @@ def test_saved_tensors_that_cannot_be_are_refused(change):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("form", "median"), ("weight", 1), ("l2", -1), ("drop", 1), ("drop", -0.1), ("labels", "all"),
+        ("form", "median"), ("weight", 1), ("l2", -1), ("l2", 1e13), ("drop", 1), ("drop", -0.1), ("labels", "all"),
         ("fisher_samples", 0), ("shared_head", "no"),
     ],
 )  # fmt: skip

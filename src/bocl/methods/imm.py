@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from bocl.checks import NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError
-from bocl.methods.ewc import Labels, Quadratic, estimated_fisher
+from bocl.methods.ewc import MOST_STRENGTH, Labels, Quadratic, estimated_fisher
 from bocl.methods.method import EXTRA, Learned, Learner, State
 from bocl.methods.plain import learned_plain, train_one
 from bocl.methods.rounds import RoundTrainer
@@ -72,7 +72,7 @@ class IMMSettings:
 
     form: Literal["mean", "mode"] = "mode"
     weight: bool = True
-    l2: NonNegative = 1e-4
+    l2: Annotated[NonNegative, Field(le=MOST_STRENGTH)] = 1e-4
     drop: Annotated[NonNegative, Field(lt=1)] = 0.5
     labels: Labels = "sampled"
     fisher_samples: PositiveInt = 1000
