@@ -56,6 +56,12 @@ def test_a_fully_open_mask_freezes_a_weight_to_the_bit(network, recipe):
     assert moved > 10
 
 
+def test_weight_decay_is_left_out():
+    plain, decaying = (learn(make(small_mlp(), replace(RECIPE, weight_decay=decay)), 0, 1) for decay in (0, 0.5))
+    for name, tensor in plain.state().tensors.items():
+        assert torch.equal(decaying.state().tensors[name], tensor), name
+
+
 def drift(network, steepness):
     """Return how far the first task's logits moved, as a share of their size, after two more tasks."""
     learner = learn(make(network, steepness=steepness), 0)

@@ -118,6 +118,19 @@ def test_a_stack_computes_in_training_what_it_predicts_with_and_learns_its_gates
     torch.testing.assert_close(stack(x).detach()[0], network.predict(x, 0))
 
 
+def test_a_task_starts_from_the_layers_there_are_and_the_last_task_s_norms():
+    network = GatedNetwork(trace(NETWORKS["cnn, batch norm"]()))
+    first = network.start(3, steepness=1.0, steps=1, seed=0)
+    with torch.no_grad():
+        for tensor in first.state.values():
+            tensor.add_(1)
+    network.commit(first)
+    second = network.start(2, steepness=1.0, steps=1, seed=1)
+    for name, tensor in first.children.state.items():
+        assert torch.equal(second.children.state[name], tensor) != name.startswith("head/"), name
+    assert not any(map(torch.equal, first.embeddings.values(), second.embeddings.values()))
+
+
 def test_what_is_taken_is_the_most_that_any_task_has_open():
     network = GatedNetwork(trace(NETWORKS["mlp"]()))
     assert all((share == 0).all() for share in network.taken().values())
