@@ -89,6 +89,18 @@ def test_the_mode_weighs_networks_by_their_fisher_information(monkeypatch):
     torch.testing.assert_close(learner.network.tensors["norm/1/mean"], statistics.mean(0))
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_newest_network_counts_as_much_as_it_should(monkeypatch, form):
+    equal = lambda network, *_: {  # noqa: E731
+        name: torch.ones_like(tensor) for name, tensor in network.tensors.items() if network.is_shared(name)
+    }
+    monkeypatch.setattr(imm, "estimated_fisher", equal)
+    learner = make(small_cnn(), form=form, newest=0.7)
+    first, second, third = each_task(learner, 0, 1, 2)
+    for name, tensor in merged(learner).items():
+        torch.testing.assert_close(tensor, 0.3 * (0.3 * first[name] + 0.7 * second[name]) + 0.7 * third[name])
+
+
 @pytest.mark.parametrize("size", [0.0, 0.3])
 def test_the_mode_with_equal_fisher_information_is_the_mean(monkeypatch, size):
     equal = lambda network, *_: {  # noqa: E731
@@ -212,7 +224,8 @@ def test_saved_tensors_that_cannot_be_are_refused(change):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("form", "median"), ("weight", 1), ("l2", -1), ("l2", 1e13), ("drop", 1), ("drop", -0.1), ("labels", "all"),
+        ("form", "median"), ("newest", 0),
+        ("newest", 1.1), ("weight", 1), ("l2", -1), ("l2", 1e13), ("drop", 1), ("drop", -0.1), ("labels", "all"),
         ("fisher_samples", 0), ("shared_head", "no"),
     ],
 )  # fmt: skip

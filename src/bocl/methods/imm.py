@@ -1,7 +1,7 @@
 """IMM: a network for every task, trained from the one before, and all of them merged into one that predicts.
 
-    mean-IMM    θ = 1/T Σ_t θ_t
-    mode-IMM    θ_i = Σ_t F_ti θ_ti / Σ_t F_ti      F: Fisher information, as in EWC (``methods/ewc.py``)
+    mean-IMM    θ = Σ_t α_t θ_t                               α_t: how much task t counts, 1 in all
+    mode-IMM    θ_i = Σ_t α_t F_ti θ_ti / Σ_t α_t F_ti        F: Fisher information, as in EWC (``methods/ewc.py``)
 
 The mean is the nearest Gaussian to the mixture of the tasks' posteriors, the mode about where that mixture is largest.
 Both need weights between which the loss is flat. Three transfers see to that while θ_t is trained:
@@ -11,12 +11,15 @@ Both need weights between which the loss is flat. Three transfers see to that wh
     drop-transfer      dropout around θ_{t-1}: a dropped unit has its weights (``networks/drop_transfer.py``)
 
 θ is what all tasks share: the body, and the head where there is one for all. Any other head is trained with θ_t and
-stays as it is. A sum of tasks is enough to merge the next one: with A = Σ_{k<t} F_k, θ ← θ + F_t / (A + F_t) (θ_t - θ).
+stays as it is. What is merged is enough to merge the next one, of which α is the share:
+
+    A ← (1 - α) A + α F_t,   θ ← θ + α F_t / A (θ_t - θ)      F = A = 1 of the mean
+
 So besides θ two numbers per parameter are kept, A and θ_{t-1}, however many tasks there are; of the mean one.
 
 Source: Lee et al., "Overcoming Catastrophic Forgetting by Incremental Moment Matching", and its code for λ and p.
 Deviations:
-- All tasks count the same. The paper also tunes how much each counts, by samples of all tasks.
+- α is one setting; the paper tunes α_t by samples of all tasks. By default all count the same, α = 1/t.
 - L2-transfer is solved for after each step on the loss, not followed with it (``training/proximal.py``).
 - The first task has nothing to drop to. It is trained as any network; the paper drops its units to zero.
 - Where F is 0 for all tasks the mode is the mean.
@@ -34,7 +37,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bocl.checks import NonNegative, PositiveInt, checked, section
+from bocl.checks import Fraction, NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError
 from bocl.methods.ewc import MOST_STRENGTH, Labels, Quadratic, estimated_fisher
 from bocl.methods.method import EXTRA, Learned, Learner, State
@@ -62,6 +65,7 @@ class IMMSettings:
     """Of the method `imm`.
 
     form            how networks are merged: `mean`, or `mode`
+    newest          α, how much the newest network counts, and all before it 1 - α. None: all networks count the same
     weight          weight-transfer: whether a task's network starts from the one before, or from new weights
     l2              λ of L2-transfer; 0 is none
     drop            p of drop-transfer; 0 is none
@@ -71,6 +75,7 @@ class IMMSettings:
     """
 
     form: Literal["mean", "mode"] = "mode"
+    newest: Annotated[Fraction, Field(gt=0)] | None = None
     weight: bool = True
     l2: Annotated[NonNegative, Field(le=MOST_STRENGTH)] = 1e-4
     drop: Annotated[NonNegative, Field(lt=1)] = 0.5
@@ -145,12 +150,14 @@ class IMM(Learner):
         """Merge a trained network into the one that predicts."""
         index, settings = data.index, self.settings
         latest = {name: tensor for name, tensor in own.tensors.items() if self._is_merged(name)}
-        shares = dict.fromkeys(latest, torch.tensor(1 / (index + 1), device=self.device))
+        share = 1.0 if not index else settings.newest or 1 / (index + 1)
+        shares = dict.fromkeys(latest, torch.tensor(share, device=self.device))
         if settings.form == "mode":
             draw = torch.Generator().manual_seed(seed_for(self.seed, "fisher", index))
             fisher = estimated_fisher(own, data.train, index, settings.labels, settings.fisher_samples, draw)
-            fisher = {name: found + LEAST for name, found in fisher.items()}
-            self.information = {name: found + self.information.get(name, 0) for name, found in fisher.items()}
+            fisher = {name: share * (found + LEAST) for name, found in fisher.items()}
+            earlier = {name: (1 - share) * found for name, found in self.information.items()}
+            self.information = {name: found + earlier.get(name, 0) for name, found in fisher.items()}
             shares |= {name: found / self.information[name] for name, found in fisher.items()}
         merged = own.copy()
         if index:
