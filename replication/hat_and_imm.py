@@ -82,8 +82,8 @@ TRIALS = {
         hidden=(400, 400),
         recipe=replace(SGD, learning_rate=0.1, batch_size=50, epochs=4),
         epochs=1,
-        grid={"form": ["mean", "mode"], "drop": [0.0, 0.5], "l2": [1e-4, 1e-2]},
-        fixed={"shared_head": True},
+        grid={"form": ["mean", "mode"], "drop": [0.0, 0.5], "newest": [None, 0.5, 0.7]},
+        fixed={"shared_head": True, "l2": 1e-4, "labels": "true", "fisher_samples": 3000},
     ),
 }
 
