@@ -30,6 +30,10 @@ from bocl.methods.gem import GEM as GEM
 from bocl.methods.gem import GEMSettings as GEMSettings
 from bocl.methods.guessing import GuessSettings as GuessSettings
 from bocl.methods.guessing import TaskGuess as TaskGuess
+from bocl.methods.hat import HAT as HAT
+from bocl.methods.hat import HATSettings as HATSettings
+from bocl.methods.imm import IMM as IMM
+from bocl.methods.imm import IMMSettings as IMMSettings
 from bocl.methods.independent import Independent as Independent
 from bocl.methods.joint import Joint as Joint
 from bocl.methods.method import Learned as Learned

@@ -80,6 +80,8 @@ METHODS: dict[str, MethodEntry] = {
         MethodEntry("gem", "bocl.methods.gem", "GEM", ("#3a9bd1", "#8fd3f7"), "wedge", settings="GEMSettings"),
         MethodEntry("ewc", "bocl.methods.ewc", "EWC", ("#c58a00", "#efb93f"), "plus", settings="EWCSettings"),
         MethodEntry("sn", "bocl.methods.sn", "SN", ("#7a7420", "#d3cc55"), "cross", settings="SNSettings"),
+        MethodEntry("hat", "bocl.methods.hat", "HAT", ("#6a3d9a", "#b79be0"), "pentagon", settings="HATSettings"),
+        MethodEntry("imm", "bocl.methods.imm", "IMM", ("#8c4a2f", "#cf9478"), "star", settings="IMMSettings"),
         MethodEntry(
             "packnet",
             "bocl.methods.packnet",

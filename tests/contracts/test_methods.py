@@ -39,6 +39,12 @@ NETWORKS = {
     ),
 }
 
+#: Methods for which four units are too few for three tasks, because later ones find few that are of use, or free.
+SHORT_OF_UNITS = {
+    "frozen",
+    "hat",
+}
+
 
 @pytest.fixture(params=METHODS)
 def method(request: pytest.FixtureRequest) -> str:
@@ -150,7 +156,7 @@ def test_it_learns_an_easy_task_from_training_samples_alone(method, kind):
     learner, learned = learnt(method, kind)
     test = stream().test_split(2)
     right = learner.predict(test.raw, task=2).argmax(1) == test.labels
-    least = 0.35 if method == "frozen" else 0.7  # chance is 0.25; few features of the first task serve the third
+    least = 0.35 if method in SHORT_OF_UNITS else 0.7  # chance is 0.25
     assert right.double().mean() > least
     assert learned[2].validation_accuracy > least
     assert all(0 <= entry.validation_accuracy <= 1 for entry in learned)
@@ -262,10 +268,11 @@ def test_parameters_are_counted_as_stored(method, kind, network):
                 kept += tensor.numel()
     assert sum(stored.values()) == kept + sum(-(-size // 4) for size in bits)
     base = sum(tensor.numel() for tensor in network.parameters())
+    without_gates = learned[0].added_parameters - learned[0].parameters["attention"]
     if any(bits):  # of the weights, only what the task uses is kept
-        assert learned[0].added_parameters < base + -(-bits[0] // 4)
+        assert without_gates < base + -(-bits[0] // 4)
     else:
-        assert learned[0].added_parameters == base
+        assert without_gates == base
 
 
 def test_a_seed_decides_everything(method, kind, network):

@@ -23,6 +23,7 @@ SMALL = (
     "search.bounds=1",
     "rcl.trials=2",
     "ewc.fisher_samples=8",
+    "imm.fisher_samples=8",
     "gem.memories=8",
 )
 # Setting → the method that reads it.
@@ -40,6 +41,8 @@ READERS = {
     **dict.fromkeys(["pgn.width", "pgn.adapter"], "pgn"),
     **dict.fromkeys([f"den.{name}" for name in ("l1", "group_lasso", "l2", "anchor", "loss", "drift")], "den"),
     "den.expansion": "den",
+    **dict.fromkeys(["hat.steepness", "hat.sparsity"], "hat"),
+    **dict.fromkeys(["imm.l2", "imm.drop", "imm.fisher_samples"], "imm"),
     "rcl.trials": "rcl",
     **dict.fromkeys(["packnet.keep", "packnet.retrain"], "packnet"),
     "supsup.density": "supsup",

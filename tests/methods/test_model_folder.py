@@ -24,6 +24,8 @@ from bocl.methods.den import DEN
 from bocl.methods.ewc import EWC
 from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.gem import GEM
+from bocl.methods.hat import HAT
+from bocl.methods.imm import IMM
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
 from bocl.methods.pgn import PGN
@@ -31,7 +33,7 @@ from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
 from bocl.methods.tensor_files import pack
 
-SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den"]
+SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den", "hat", "imm"]
 
 
 @pytest.fixture
@@ -57,6 +59,8 @@ def saved(tmp_path_factory):
         "independent": Independent(small_cnn(), recipe=RECIPE, device="cpu"),
         "pgn": PGN(small_cnn(), recipe=RECIPE, device="cpu"),
         "den": DEN(small_cnn(), recipe=RECIPE, device="cpu"),
+        "hat": HAT(small_cnn(), recipe=RECIPE, device="cpu"),
+        "imm": IMM(small_cnn(), recipe=RECIPE, device="cpu"),
     }
     for name, learner in learners.items():
         for task in (0, 1):

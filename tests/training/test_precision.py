@@ -13,7 +13,10 @@ from bocl.training.precision import repeatable_products
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 METHODS = {
-    **{method.name: method for method in (bocl.BOCL, bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN)},
+    **{
+        method.name: method
+        for method in (bocl.BOCL, bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN, bocl.HAT, bocl.IMM)
+    },
     "children together": partial(bocl.Fixed, settings=bocl.FixedSettings(children=3)),
 }
 

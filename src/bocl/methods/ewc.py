@@ -153,14 +153,8 @@ class EWC(Learner):
 
     def _with_task(self, network: PlainNetwork, samples: DeviceSplit) -> Quadratic:
         """Return the quadratic of all tasks, the one just learnt included."""
-        task, settings = len(self.seen), self.settings
-        draw = torch.Generator().manual_seed(seed_for(self.seed, "fisher", task))
-        chosen = torch.randperm(len(samples), generator=draw)[: settings.fisher_samples]
-        inputs, labels = samples.rows(chosen)
-        if settings.labels == "sampled":
-            likely = network.predict(inputs, task).softmax(1).cpu()
-            labels = torch.multinomial(likely, 1, generator=draw)[:, 0].to(self.device)
-        fisher = fisher_information(network, inputs, labels, task)
+        settings, draw = self.settings, torch.Generator().manual_seed(seed_for(self.seed, "fisher", len(self.seen)))
+        fisher = estimated_fisher(network, samples, len(self.seen), settings.labels, settings.fisher_samples, draw)
         if self.quadratic is None:
             return Quadratic(fisher, {name: network.tensors[name].clone() for name in fisher})
         if settings.form == "online":
@@ -188,6 +182,18 @@ class EWC(Learner):
             part, _, name = key.partition("/")
             parts[part][name] = tensor.to(self.device)
         self.quadratic = Quadratic(**parts) if kept.tensors else None
+
+
+def estimated_fisher(
+    network: PlainNetwork, samples: DeviceSplit, task: int, labels: Labels, size: int, draw: torch.Generator
+) -> dict[str, Tensor]:
+    """Return the Fisher information of a task just learnt, from so many of its samples, drawn at random."""
+    chosen = torch.randperm(len(samples), generator=draw)[:size]
+    inputs, answers = samples.rows(chosen)
+    if labels == "sampled":
+        likely = network.predict(inputs, task).softmax(1).cpu()
+        answers = torch.multinomial(likely, 1, generator=draw)[:, 0].to(network.device)
+    return fisher_information(network, inputs, answers, task)
 
 
 def fisher_information(network: PlainNetwork, inputs: Tensor, labels: Tensor, task: int) -> dict[str, Tensor]:

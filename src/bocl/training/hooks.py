@@ -1,4 +1,4 @@
-"""What a method adds to a training step: EWC's anchor, GEM's projection, DEN's sparsity."""
+"""What a method adds to a training step: EWC's anchor, GEM's projection, DEN's sparsity, HAT's gates."""
 
 from __future__ import annotations
 
