@@ -80,6 +80,8 @@ METHODS: dict[str, MethodEntry] = {
         MethodEntry("gem", "bocl.methods.gem", "GEM", ("#3a9bd1", "#8fd3f7"), "wedge", settings="GEMSettings"),
         MethodEntry("ewc", "bocl.methods.ewc", "EWC", ("#c58a00", "#efb93f"), "plus", settings="EWCSettings"),
         MethodEntry("sn", "bocl.methods.sn", "SN", ("#7a7420", "#d3cc55"), "cross", settings="SNSettings"),
+        MethodEntry("pc", "bocl.methods.pc", "PC", ("#5a4fcf", "#a79cf2"), "pentagon", settings="PCSettings"),
+        MethodEntry("cab", "bocl.methods.cab", "CAB", ("#a3503c", "#de8f79"), "star", settings="CABSettings"),
         MethodEntry(
             "fixed",
             "bocl.methods.fixed",

@@ -152,13 +152,9 @@ class EWC(Learner):
     def _with_task(self, network: PlainNetwork, samples: DeviceSplit) -> Quadratic:
         """Return the quadratic of all tasks, the one just learnt included."""
         task, settings = len(self.seen), self.settings
-        draw = torch.Generator().manual_seed(seed_for(self.seed, "fisher", task))
-        chosen = torch.randperm(len(samples), generator=draw)[: settings.fisher_samples]
-        inputs, labels = samples.rows(chosen)
-        if settings.labels == "sampled":
-            likely = network.predict(inputs, task).softmax(1).cpu()
-            labels = torch.multinomial(likely, 1, generator=draw)[:, 0].to(self.device)
-        fisher = fisher_information(network, inputs, labels, task)
+        fisher = estimated_fisher(
+            network, samples, task, labels=settings.labels, most=settings.fisher_samples, seed=self.seed
+        )
         if self.quadratic is None:
             return Quadratic(fisher, {name: network.tensors[name].clone() for name in fisher})
         if settings.form == "online":
@@ -186,6 +182,22 @@ class EWC(Learner):
             part, _, name = key.partition("/")
             parts[part][name] = tensor.to(self.device)
         self.quadratic = Quadratic(**parts) if kept.tensors else None
+
+
+def estimated_fisher(
+    network: PlainNetwork, samples: DeviceSplit, task: int, *, labels: Labels, most: int, seed: int
+) -> dict[str, Tensor]:
+    """Return the Fisher information of a task just learnt, from at most so many of its training samples.
+
+    labels  the true ones, or drawn from the network's own predictions
+    seed    of the method
+    """
+    draw = torch.Generator().manual_seed(seed_for(seed, "fisher", task))
+    inputs, given = samples.rows(torch.randperm(len(samples), generator=draw)[:most])
+    if labels == "sampled":
+        likely = network.predict(inputs, task).softmax(1).cpu()
+        given = torch.multinomial(likely, 1, generator=draw)[:, 0].to(network.device)
+    return fisher_information(network, inputs, given, task)
 
 
 def fisher_information(network: PlainNetwork, inputs: Tensor, labels: Tensor, task: int) -> dict[str, Tensor]:
