@@ -2,8 +2,8 @@
 
 python -m replication.one_head [--data FOLDER]
 
-Aperture or strength, and the learning rate, are chosen on the validation samples of the first four tasks of a seed that is
-not evaluated. It writes ``measurements/one_head.json``. For orientation: one seed, and three epochs a task.
+Aperture or strength, and the learning rate, are chosen on the validation samples of four tasks of a seed that is not
+evaluated. It writes ``measurements/one_head.json``. For orientation: one seed, and three epochs a task.
 """
 
 from __future__ import annotations

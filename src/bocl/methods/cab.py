@@ -5,9 +5,9 @@ t tasks
 
     R = Σ_k R_k        A = R (R + α⁻² I)⁻¹        F = I - A = (I + α² R)⁻¹        W̃ ← W̃ - η δ (F x̃)ᵀ
 
-A is the conceptor of all earlier tasks: the share of every direction that their inputs occupy. F is what is left. Nothing
-occupied, F = I, is SGD; everything occupied, F = 0, is no step at all. Where W̃ moves by F alone, layers give nearly the
-same answers to earlier inputs as before.
+A is the conceptor of all earlier tasks: the share of every direction that their inputs occupy. F is what is left. With
+nothing occupied, F = I, this is SGD. With everything occupied, F = 0, nothing moves. In between, layers go on giving
+nearly the same answers to earlier inputs.
 
 Source: He and Jaeger, "Overcoming catastrophic interference using conceptor-aided backpropagation". There A is joined
 with every new conceptor, A ← A ∨ C. With one aperture α this is the conceptor of the sum of the R_k, which needs no
@@ -35,7 +35,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bocl.checks import NonNegative, PositiveInt, checked, section
-from bocl.errors import NetworkError
+from bocl.errors import NetworkError, WorkError
 from bocl.methods.method import EXTRA, Learned, Learner, State
 from bocl.methods.plain import fine_tune
 from bocl.methods.rounds import RoundTrainer
@@ -53,6 +53,7 @@ from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 
 MOST_APERTURE = 1e4  # beyond it, I is lost next to α² R
+RIDGE = 1e-13  # of the trace of α² R, added to its diagonal: rounding leaves it short of positive
 
 
 @section("cab")
@@ -65,7 +66,7 @@ class CABSettings:
     shared_head  one head for all tasks, or one each
     """
 
-    aperture: Annotated[NonNegative, Field(le=MOST_APERTURE)] = 4.0
+    aperture: Annotated[NonNegative, Field(le=MOST_APERTURE)] = 1.0
     samples: PositiveInt = 5000
     shared_head: bool = False
 
@@ -110,6 +111,8 @@ class CAB(Learner):
         inputs, _ = data.train.rows(torch.randperm(len(data.train), generator=draw)[: self.settings.samples])
         with repeatable_products("float32"):
             new = correlations(network, maps, inputs, data.index)
+        if not all(tensor.isfinite().all() for tensor in new.values()):
+            raise WorkError(f"task '{data.name}': what layers read is not finite; try a smaller recipe.learning_rate")
         self.occupied = {name: self.occupied.get(name, 0) + tensor for name, tensor in new.items()}
         self.network = network
         return learned
@@ -125,7 +128,7 @@ class CAB(Learner):
             raise NetworkError("correlations are kept of other layers than those of the network")
         for name, tensor in kept.tensors.items():
             like = tensor.dtype == torch.float64 and tensor.shape == wanted[name]
-            if not like or not torch.equal(tensor, tensor.mT) or (tensor.diagonal(dim1=1, dim2=2) < 0).any():
+            if not like or not tensor.isfinite().all() or (tensor.diagonal(dim1=1, dim2=2) < 0).any():
                 raise NetworkError(f"tensor '{EXTRA}{name}' is no correlation of what its layer reads")
 
     def _restore_kept(self, kept: State, /) -> None:
@@ -166,5 +169,7 @@ class FreeSpace:
 
 def free_share(occupied: Tensor, aperture: float) -> Tensor:
     """Return F = (I + α² R)⁻¹ (G, d, d) in single precision."""
+    scaled = aperture**2 * occupied
+    diagonal = 1 + RIDGE * scaled.diagonal(dim1=1, dim2=2).sum(1)
     one = torch.eye(occupied.shape[-1], dtype=occupied.dtype, device=occupied.device)
-    return torch.cholesky_inverse(torch.linalg.cholesky(one + aperture**2 * occupied)).float()
+    return torch.cholesky_inverse(torch.linalg.cholesky(scaled + diagonal.view(-1, 1, 1) * one)).float()

@@ -8,13 +8,13 @@ The knowledge base p of parameters θ is the network that predicts, with a head 
 after the task before. The active column q is a network as PGN's: it reads features h^B of the base, which is frozen
 meanwhile. It is made anew for every task and not kept.
 
-Source: Schwarz et al., "Progress & Compress: A scalable framework for continual learning". Their tasks share a policy or
-have a head each; these have a head each, which belongs to no other task and is not trained again. Where this deviates:
+θ is what all tasks share. A head belongs to its own task and is not trained again.
 
-- Each F_t is divided by its mean over the parameters, so that all tasks count the same; the paper says only that it is
-  normalised.
-- The quadratic is solved for after each step on the loss, as in EWC, so no λ is too large. A huge λ leaves the base where
-  it is, wherever F is not 0.
+Source: Schwarz et al., "Progress & Compress: A scalable framework for continual learning". Where this deviates:
+
+- Each F_t is divided by its mean over the parameters, so that all tasks count the same.
+- The quadratic is solved for after each step on the loss, as in EWC, so no λ is too large. A huge one leaves the base
+  where it is, wherever F is not 0.
 - The column reads the base through adapters as in PGN (``networks/lateral.py``). On the first task there is nothing to
   read: the column is a network by itself.
 - Both phases last as long as the recipe says.

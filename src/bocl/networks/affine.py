@@ -43,7 +43,7 @@ class AffineMap:
 
     @property
     def columns(self) -> int:
-        """d."""
+        """How many numbers x̃ has: d."""
         return prod(self.reads) + bool(self.bias)
 
     def matrix(self, tensors: Mapping[str, Tensor]) -> Tensor:

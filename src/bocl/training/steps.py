@@ -224,8 +224,8 @@ def _stream_next_to_the_default(device: torch.device) -> torch.cuda.Stream:
 class StepCache:
     """Captured steps of one task, so that every round of its search after the first starts at once.
 
-    Keys contain addresses: ``id()`` in a network's signature, ``data_ptr()`` of samples, ``id()`` of a teacher. No other
-    object can get such an address while the entry is there, because the step keeps the network and the tasks alive.
+    Keys contain addresses: ``id()`` in a network's signature and of a teacher, ``data_ptr()`` of samples. No other thing
+    can get such an address while the entry is there, because the step keeps the network and the tasks alive.
     """
 
     def __init__(self) -> None:
