@@ -53,7 +53,9 @@ def test_with_nothing_occupied_it_trains_as_the_recipe_does(network, shared_head
 def test_with_everything_occupied_nothing_that_tasks_share_moves(network, recipe):
     learner = learn(make(network(), recipe), 0)
     before = learner.network
-    learner.occupied = {name: 1e30 * torch.eye(r.shape[-1]).double().expand_as(r) for name, r in learner.occupied.items()}
+    learner.occupied = {
+        name: 1e30 * torch.eye(r.shape[-1]).double().expand_as(r) for name, r in learner.occupied.items()
+    }
     learn(learner, 1)
     for name, tensor in before.tensors.items():
         assert before.is_shared(name) <= torch.equal(learner.network.tensors[name], tensor), name

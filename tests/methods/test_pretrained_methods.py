@@ -336,7 +336,7 @@ def test_a_model_with_larger_ranks_than_its_layers_can_use_is_read_and_learns_on
 
 
 def test_rcl_and_networks_of_fixed_size_take_no_pretrained_module():
-    for kind in (bocl.RCL, bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN, bocl.Joint):
+    for kind in (bocl.RCL, bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN, bocl.Joint, bocl.PC, bocl.CAB):
         with pytest.raises(TypeError):
             kind(Mobile(), pretrained=True)
 

@@ -27,7 +27,9 @@ def windows():
 
 
 def series():
-    return nn.Sequential(nn.Conv1d(2, 3, 3, stride=2), nn.BatchNorm1d(3), nn.Flatten(), nn.Linear(9, 4), nn.Linear(4, 3))
+    return nn.Sequential(
+        nn.Conv1d(2, 3, 3, stride=2), nn.BatchNorm1d(3), nn.Flatten(), nn.Linear(9, 4), nn.Linear(4, 3)
+    )
 
 
 CASES = {

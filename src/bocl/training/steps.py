@@ -224,7 +224,7 @@ def _stream_next_to_the_default(device: torch.device) -> torch.cuda.Stream:
 class StepCache:
     """Captured steps of one task, so that every round of its search after the first starts at once.
 
-    Keys contain addresses: ``id()`` in a network's signature and of a teacher, ``data_ptr()`` of samples. No other thing
+    Keys contain addresses: ``id()`` in a network's signature and of a teacher, ``data_ptr()`` of samples. Nothing else
     can get such an address while the entry is there, because the step keeps the network and the tasks alive.
     """
 
