@@ -17,6 +17,8 @@ from bocl.experiment.open_run import open as open
 from bocl.experiment.run import run as run
 from bocl.methods.bocl import BOCL as BOCL
 from bocl.methods.budget import GoalSettings as GoalSettings
+from bocl.methods.cab import CAB as CAB
+from bocl.methods.cab import CABSettings as CABSettings
 from bocl.methods.den import DEN as DEN
 from bocl.methods.den import DENSettings as DENSettings
 from bocl.methods.ewc import EWC as EWC
@@ -40,6 +42,8 @@ from bocl.methods.method import Learned as Learned
 from bocl.methods.method import Learner as Learner
 from bocl.methods.packnet import PackNet as PackNet
 from bocl.methods.packnet import PackNetSettings as PackNetSettings
+from bocl.methods.pc import PC as PC
+from bocl.methods.pc import PCSettings as PCSettings
 from bocl.methods.pgn import PGN as PGN
 from bocl.methods.pgn import PGNSettings as PGNSettings
 from bocl.methods.rcl import RCL as RCL

@@ -94,6 +94,8 @@ METHODS: dict[str, MethodEntry] = {
             "supsup", "bocl.methods.supsup", "SupSup", ("#5b5fc7", "#a3a6f0"), "diamond", settings="SupSupSettings"
         ),
         MethodEntry("wsn", "bocl.methods.wsn", "WSN", ("#00808a", "#58c6cf"), "circle", settings="WSNSettings"),
+        MethodEntry("pc", "bocl.methods.pc", "PC", ("#2f6f4f", "#86c9a4"), "hexagon", settings="PCSettings"),
+        MethodEntry("cab", "bocl.methods.cab", "CAB", ("#c2185b", "#f2729f"), "bar", settings="CABSettings"),
         MethodEntry(
             "fixed",
             "bocl.methods.fixed",

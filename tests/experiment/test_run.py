@@ -207,7 +207,10 @@ SHARED = 64 * 6 + 6 + 6 * 5 + 5  # parameters of the small network without its h
 
 @pytest.mark.parametrize(
     ("method", "numbers"),
-    [("sn", [0, 0]), ("ewc", [2 * SHARED] * 2), ("gem", [7 * 65, 14 * 65]), ("joint", [1293 * 65, 2586 * 65])],
+    [
+        *(("sn", [0, 0]), ("ewc", [2 * SHARED] * 2), ("gem", [7 * 65, 14 * 65]), ("joint", [1293 * 65, 2586 * 65])),
+        *(("pc", [SHARED] * 2), ("cab", [65**2 + 7**2] * 2)),
+    ],
 )
 def test_what_a_method_keeps_besides_its_parameters_is_recorded(tmp_path, small, method, numbers):
     records = run(small(f"method={method}", "gem.memories=7"), tmp_path)

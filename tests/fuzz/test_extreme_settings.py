@@ -25,6 +25,8 @@ SMALL = (
     "ewc.fisher_samples=8",
     "imm.fisher_samples=8",
     "gem.memories=8",
+    "pc.fisher_samples=8",
+    "cab.samples=8",
 )
 # Setting → the method that reads it.
 READERS = {
@@ -38,6 +40,8 @@ READERS = {
     **dict.fromkeys(["fixed.widths", "fixed.budget", "fixed.children"], "fixed"),
     **dict.fromkeys(["ewc.strength", "ewc.decay", "ewc.fisher_samples"], "ewc"),
     **dict.fromkeys(["gem.memories", "gem.margin"], "gem"),
+    **dict.fromkeys(["pc.strength", "pc.decay", "pc.adapter", "pc.fisher_samples"], "pc"),
+    **dict.fromkeys(["cab.aperture", "cab.samples"], "cab"),
     **dict.fromkeys(["pgn.width", "pgn.adapter"], "pgn"),
     **dict.fromkeys([f"den.{name}" for name in ("l1", "group_lasso", "l2", "anchor", "loss", "drift")], "den"),
     "den.expansion": "den",

@@ -20,6 +20,7 @@ from safetensors.torch import save as save_tensors
 
 from bocl.errors import DeviceError, FolderError, InputError, WorkError
 from bocl.methods import saving
+from bocl.methods.cab import CAB
 from bocl.methods.den import DEN
 from bocl.methods.ewc import EWC
 from bocl.methods.fixed import Fixed, FixedSettings
@@ -28,12 +29,13 @@ from bocl.methods.hat import HAT
 from bocl.methods.imm import IMM
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
+from bocl.methods.pc import PC
 from bocl.methods.pgn import PGN
 from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
 from bocl.methods.tensor_files import pack
 
-SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den", "hat", "imm"]
+SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den", "hat", "imm", "pc", "cab"]
 
 
 @pytest.fixture
@@ -61,6 +63,8 @@ def saved(tmp_path_factory):
         "den": DEN(small_cnn(), recipe=RECIPE, device="cpu"),
         "hat": HAT(small_cnn(), recipe=RECIPE, device="cpu"),
         "imm": IMM(small_cnn(), recipe=RECIPE, device="cpu"),
+        "pc": PC(small_cnn(), recipe=RECIPE, device="cpu"),
+        "cab": CAB(small_cnn(), recipe=RECIPE, device="cpu"),
     }
     for name, learner in learners.items():
         for task in (0, 1):

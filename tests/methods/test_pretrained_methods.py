@@ -336,7 +336,8 @@ def test_a_model_with_larger_ranks_than_its_layers_can_use_is_read_and_learns_on
 
 
 def test_rcl_and_networks_of_fixed_size_take_no_pretrained_module():
-    for kind in (bocl.RCL, bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN, bocl.HAT, bocl.IMM, bocl.Joint):
+    fixed_size = (bocl.SN, bocl.EWC, bocl.GEM, bocl.PGN, bocl.DEN, bocl.HAT, bocl.IMM, bocl.PC, bocl.CAB, bocl.Joint)
+    for kind in (bocl.RCL, *fixed_size):
         with pytest.raises(TypeError):
             kind(Mobile(), pretrained=True)
 

@@ -66,6 +66,7 @@ CHANGES = [
         "ewc.strength=5",
     ),
     *("gem.margin=0.25", "sn.shared_head=true", "fixed.widths=2"),
+    *("pc.strength=5", "cab.aperture=3"),
 ]
 
 

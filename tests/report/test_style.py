@@ -59,7 +59,7 @@ def test_every_mark_of_the_table_can_be_drawn():
     assert {entry.mark for entry in METHODS.values()} <= set(MARKS)
 
 
-@pytest.mark.parametrize("count", [20, 30, 40])
+@pytest.mark.parametrize("count", [len(METHODS) + 1, 30, 40])
 def test_any_number_of_methods_has_a_page(monkeypatch, count):
     added = more_methods(monkeypatch, count)
     runs = [a_run(method, tasks=2) for method in METHODS]

@@ -53,11 +53,11 @@ class CompactNetwork:
 
     def __call__(self, x: Tensor, head: str = "head") -> Tensor:
         """Return logits (n, classes) for inputs (n, *shape)."""
-        return self._values(x, head)[-1]
+        return self.values(x, head)[-1]
 
     def features(self, x: Tensor) -> Tensor:
         """Return what the head reads of inputs (n, *shape), before gates: (n, C)."""
-        return self._values(x)[self.graph.head.reads[0]]
+        return self.values(x)[self.graph.head.reads[0]]
 
     def single_task(self, head: str = "head") -> SingleTask:
         """Return all that a call computes with."""
@@ -77,7 +77,7 @@ class CompactNetwork:
 
         It is NaN for a growth that added no units to what the layer reads.
         """
-        values = self._values(x)
+        values = self.values(x)
         found = {}
         for layer in (*self.graph.layers, self.graph.head):
             if self._gated(layer):
@@ -90,7 +90,7 @@ class CompactNetwork:
     def _gated(self, layer: Layer) -> bool:
         return is_gated(self.weights, f"gate/{layer.name}")
 
-    def _values(self, x: Tensor, head: str = "head") -> list[Tensor]:
+    def values(self, x: Tensor, head: str = "head") -> list[Tensor]:
         """Return the input and the result of every step."""
         return evaluate(self.graph.steps, x, partial(self._layer, head=head), self.norm, training=False)
 

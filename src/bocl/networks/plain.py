@@ -99,6 +99,11 @@ class PlainNetwork:
         with torch.no_grad():
             return self._assembled()(x, self.head_of(task))
 
+    def values(self, x: Tensor, task: int) -> list[Tensor]:
+        """Return the inputs (n, *shape) and what every step of the graph makes of them, as a task predicts."""
+        with torch.no_grad():
+            return self._assembled().values(x, self.head_of(task))
+
     def single_task(self, task: int) -> SingleTask:
         """Return what a task computes with, apart from the others."""
         return self._assembled().single_task(self.head_of(task))

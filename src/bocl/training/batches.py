@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -100,6 +100,8 @@ class DeviceTask:
 
     index          its number as its learner counts tasks
     class_weights  (classes,) how much a sample of each class counts in the loss; None where all count the same
+    teacher        a frozen network, inputs (n, *shape) → logits (n, classes): its probabilities are what is learnt of
+                   the training samples; None where it is their labels
     """
 
     name: str
@@ -108,6 +110,7 @@ class DeviceTask:
     train: DeviceSplit
     validation: DeviceSplit
     class_weights: Tensor | None = None
+    teacher: Callable[[Tensor], Tensor] | None = None
 
     @property
     def device(self) -> torch.device:

@@ -7,10 +7,10 @@ Python costs far more than running them. A graph is launched by one call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ class EagerStep:
         self.averages = {} if recipe.average == "off" else new_averages(network.parameters)
         first = next(iter(network.parameters.values()))
         self.total = torch.zeros(network.count, device=first.device, dtype=first.dtype)
-        self.precomputed: dict[int, Tensor | None] = {}  # by task, made in its first step
+        self.precomputed: dict[int, tuple[Tensor | None, Tensor | None]] = {}  # by task, made in its first step
 
     def __call__(self, task: DeviceTask, batch: Batch, rate: float, weight: float = 0.0) -> None:
         """Take one step on a batch and add every network's loss to ``total`` (K,).
@@ -59,7 +59,7 @@ class EagerStep:
         with repeatable_products(self.recipe.precision):
             if task.index not in self.precomputed:
                 self.precomputed[task.index] = precompute(self.network, task, self.recipe)
-            losses = batch_losses(self.network, task, batch, self.recipe.precision, self.precomputed[task.index])
+            losses = batch_losses(self.network, task, batch, self.recipe.precision, *self.precomputed[task.index])
             self.total += losses.detach()
             self.optimiser.zero_grad(set_to_none=True)
             losses.sum().backward()
@@ -161,7 +161,7 @@ class GraphedStep:
 
     def _backward(self, index: int, columns: int | None) -> None:
         batch = replace(self.batches[index], columns=columns)
-        losses = batch_losses(self.network, self.tasks[index], batch, self.recipe.precision, self.precomputed[index])
+        losses = batch_losses(self.network, self.tasks[index], batch, self.recipe.precision, *self.precomputed[index])
         self.total.add_(losses.detach())
         losses.sum().backward()
 
@@ -224,8 +224,8 @@ def _stream_next_to_the_default(device: torch.device) -> torch.cuda.Stream:
 class StepCache:
     """Captured steps of one task, so that every round of its search after the first starts at once.
 
-    Keys contain addresses: ``id()`` in a network's signature, ``data_ptr()`` of samples. No other object can get such
-    an address while the entry is there, because the step keeps the network and the tasks alive.
+    Keys contain addresses: ``id()`` in a network's signature and of a teacher, ``data_ptr()`` of samples. Nothing else
+    can get such an address while the entry is there, because the step keeps the network and the tasks alive.
     """
 
     def __init__(self) -> None:
@@ -233,7 +233,8 @@ class StepCache:
 
     def step(self, network: Trainable, tasks: Sequence[DeviceTask], recipe: Recipe, hooks: Hooks) -> GraphedStep:
         """Return a graphed step loaded with the network's tensors."""
-        key = (network.signature, tuple(task.train.inputs.data_ptr() for task in tasks), recipe, hooks)
+        samples = tuple((task.train.inputs.data_ptr(), id(task.teacher)) for task in tasks)
+        key = (network.signature, samples, recipe, hooks)
         found = self._steps.get(key)
         if found is None:
             found = self._steps[key] = GraphedStep(network, tasks, recipe, hooks)
@@ -298,20 +299,26 @@ def kept_moments(moments: Moments, which: Sequence[int]) -> Moments:
     }
 
 
-def precompute(network: Trainable, task: DeviceTask, recipe: Recipe) -> Tensor | None:
-    """Return what is the same in every step, for all training samples.
+def precompute(network: Trainable, task: DeviceTask, recipe: Recipe) -> tuple[Tensor | None, Tensor | None]:
+    """Return what is the same in every step: a part of what the network computes, and what the task's teacher says."""
+    targets = None if task.teacher is None else _of_all_samples(partial(soft_targets, task.teacher), task, recipe)
+    return _of_all_samples(network.precompute, task, recipe), targets
+
+
+def _of_all_samples(compute: Callable[[Tensor], Tensor | None], task: DeviceTask, recipe: Recipe) -> Tensor | None:
+    """Return what is computed of inputs, for all training samples.
 
     None where that is nothing, because samples change or are not all on the device, or would take too much memory.
     """
     split = task.train
     if split.feed or recipe.augment != "off":
         return None
-    first = network.precompute(split.take(torch.zeros(1, dtype=torch.int64, device=task.device))[0])
+    first = compute(split.take(torch.zeros(1, dtype=torch.int64, device=task.device))[0])
     if first is None or first.nbytes * len(split) > MOST_PRECOMPUTED:
         return None
     found = first.new_zeros(len(split), *first.shape[1:])
     for part in split.parts(PRECOMPUTE_BATCH):
-        values = network.precompute(split.rows(part)[0])
+        values = compute(split.rows(part)[0])
         assert values is not None
         if values.shape[1:] == found.shape[1:]:
             found[part] = values
@@ -320,37 +327,56 @@ def precompute(network: Trainable, task: DeviceTask, recipe: Recipe) -> Tensor |
     return found
 
 
+def soft_targets(teacher: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return the probabilities (n, classes) that a teacher gives to inputs (n, *shape)."""
+    with torch.no_grad():
+        return teacher(x).softmax(1)
+
+
 def batch_losses(
     network: Trainable,
     task: DeviceTask,
     batch: Batch,
     precision: str,
     precomputed: Tensor | None = None,
+    targets: Tensor | None = None,
 ) -> Tensor:
     """Return every network's mean cross-entropy, (K,), on the shared samples of a batch (n).
 
     L = 1/n Σ_i w(y_i) · (-log p(y_i | x_i)), where the task has weights w
+    L = 1/n Σ_i w(y_i) · (-Σ_c q(c | x_i) log p(c | x_i)), where it has a teacher q: KL(q ‖ p) and a constant
+
+    precomputed, targets  from ``precompute``
     """
-    logits, labels = batch_logits(network, task, batch, precision, precomputed)
+    x, labels = batch_samples(task, batch)
+    logits = batch_logits(network, task, batch, x, precision, precomputed)
     count, samples, classes = logits.shape
     flat = logits.reshape(-1, classes).to(next(iter(network.parameters.values())).dtype)
-    each = F.cross_entropy(flat, labels.expand(count, samples).reshape(-1), reduction="none")
+    wanted = labels
+    if targets is not None:
+        wanted = targets.index_select(0, batch.places)
+    elif task.teacher is not None:
+        wanted = soft_targets(task.teacher, x)
+    each = F.cross_entropy(flat, wanted.expand(count, *wanted.shape).flatten(0, 1), reduction="none")
     each = each.view(count, samples)
     if task.class_weights is not None:
         each = each * task.class_weights.index_select(0, labels)
     return each.mean(1)
 
 
-def batch_logits(
-    network: Trainable, task: DeviceTask, batch: Batch, precision: str, precomputed: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return every network's logits (K, n, classes) for the samples of a batch, and their labels (n,)."""
+def batch_samples(task: DeviceTask, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the samples of a batch as they are shown (n, *shape), and their labels (n,)."""
     x, labels = task.train.take(batch.places, batch.columns)
-    if batch.changes is not None:
-        x = changed(x, batch.changes)
+    return x if batch.changes is None else changed(x, batch.changes), labels
+
+
+def batch_logits(
+    network: Trainable, task: DeviceTask, batch: Batch, x: Tensor, precision: str, precomputed: Tensor | None = None
+) -> Tensor:
+    """Return every network's logits (K, n, classes) for the samples x of a batch."""
     part = None if precomputed is None else precomputed.index_select(0, batch.places)
     with torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-        return network(x, task.index, part), labels
+        return network(x, task.index, part)
 
 
 def make_optimiser(

@@ -33,6 +33,7 @@ from bocl.training.steps import (
     Moments,
     StepCache,
     batch_logits,
+    batch_samples,
     copy_state,
     kept_moments,
     make_step,
@@ -266,7 +267,8 @@ class Training(Generic[Network]):
         with torch.no_grad(), repeatable_products(self._recipe.precision), draws.in_use():
             while shown < STATISTICS_STEPS:
                 for task, batch in batches.epoch():
-                    batch_logits(network, task, batch, self._recipe.precision)
+                    x, _ = batch_samples(task, batch)
+                    batch_logits(network, task, batch, x, self._recipe.precision)
                     shown += 1
                     if shown == 1 and all(map(torch.equal, running, before)):
                         shown = STATISTICS_STEPS  # there are none
