@@ -81,6 +81,14 @@ METHODS: dict[str, MethodEntry] = {
         MethodEntry("ewc", "bocl.methods.ewc", "EWC", ("#c58a00", "#efb93f"), "plus", settings="EWCSettings"),
         MethodEntry("sn", "bocl.methods.sn", "SN", ("#7a7420", "#d3cc55"), "cross", settings="SNSettings"),
         MethodEntry(
+            "fearnet",
+            "bocl.methods.fearnet",
+            "FearNet",
+            ("#8c2f39", "#e58a92"),
+            "hexagon",
+            settings="FearNetSettings",
+        ),
+        MethodEntry(
             "fixed",
             "bocl.methods.fixed",
             "Fixed",

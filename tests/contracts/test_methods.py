@@ -149,7 +149,8 @@ def test_it_learns_an_easy_task_from_training_samples_alone(method, kind):
     learner, learned = learnt(method, kind)
     test = stream().test_split(2)
     right = learner.predict(test.raw, task=2).argmax(1) == test.labels
-    least = 0.35 if method == "frozen" else 0.7  # chance is 0.25; few features of the first task serve the third
+    # Chance is 0.25; few features of the first task serve the third.
+    least = 0.35 if method in ("frozen", "fearnet") else 0.7
     assert right.double().mean() > least
     assert learned[2].validation_accuracy > least
     assert all(0 <= entry.validation_accuracy <= 1 for entry in learned)
@@ -258,6 +259,9 @@ def test_parameters_are_counted_as_stored(method, kind, network):
             kept += tensor.numel()
     assert sum(stored.values()) == kept
     base = sum(tensor.numel() for tensor in network.parameters())
+    if method == "fearnet":  # the memories are much larger than the head that they replace
+        assert learned[0].added_parameters > base
+        return
     assert learned[0].added_parameters == base
 
 

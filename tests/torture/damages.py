@@ -327,7 +327,7 @@ def _forged_tensors(run: Path, place: str, draw: random.Random) -> Iterator[Dama
     ):
         yield change(what, headed(changed))
     method = json.loads(min(run.rglob("model.json")).read_bytes())["method"]  # the first one is whole
-    forgets = method in ("sn", "ewc", "gem", "den", "joint")  # whose earlier tasks are free to change
+    forgets = method in ("sn", "ewc", "gem", "den", "fearnet", "joint")  # whose earlier tasks are free to change
     counted = "checkpoints" in place or ("canaries/" in place and not forgets)
     for name in draw.sample(names, min(3, len(names))):
         at = 8 + length + header[name]["data_offsets"][0]
