@@ -153,6 +153,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    made_with = versions()  # before anyone edits the checkout
     found = features(options.data, options.cache)
     width = found["train"].shape[1]
     points = tuned(found, width)
@@ -161,7 +162,7 @@ def main() -> None:
     record = {
         "command": "python -m replication.fearnet DATA --cache FOLDER",
         "date": datetime.now(UTC).date().isoformat(),
-        "versions": versions(),
+        "versions": made_with,
         "machine": machine(torch.device("cpu")),
         "network": f"efficientnet-lite0, {SIZE} pixels",
         "images_of_a_class": EACH,
