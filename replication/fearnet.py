@@ -35,8 +35,8 @@ RECORD = Path(__file__).parent / "measurements" / "fearnet.json"
 SIZE, EACH, CLASSES = 96, 100, 10
 MEAN, STD = 127 / 255, 128 / 255  # as the weights expect bytes
 TUNING_TASKS, TUNING_SEED, SEEDS = 5, 100, (0, 1)
-GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 3e-3], "code": [32, 64, 128], "reconstruction": [0.1, 1.0]}
-HIDDEN = 256
+GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 3e-3], "code": [32, 128], "reconstruction": [0.1, 1.0]}
+HIDDEN = 128
 
 
 class Features(nn.Module):

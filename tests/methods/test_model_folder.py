@@ -22,6 +22,7 @@ from bocl.errors import DeviceError, FolderError, InputError, WorkError
 from bocl.methods import saving
 from bocl.methods.den import DEN
 from bocl.methods.ewc import EWC
+from bocl.methods.fearnet import FearNet
 from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.gem import GEM
 from bocl.methods.independent import Independent
@@ -31,7 +32,7 @@ from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
 from bocl.methods.tensor_files import pack
 
-SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den"]
+SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den", "fearnet"]
 
 
 @pytest.fixture
@@ -57,6 +58,7 @@ def saved(tmp_path_factory):
         "independent": Independent(small_cnn(), recipe=RECIPE, device="cpu"),
         "pgn": PGN(small_cnn(), recipe=RECIPE, device="cpu"),
         "den": DEN(small_cnn(), recipe=RECIPE, device="cpu"),
+        "fearnet": FearNet(small_cnn(), recipe=RECIPE, device="cpu"),
     }
     for name, learner in learners.items():
         for task in (0, 1):
