@@ -259,7 +259,7 @@ FORGERIES = {
     "seen null": (lambda model: model["facts"].update(seen=None), "facts.seen: expected a list"),
     "seen classes": (
         lambda model: model["facts"]["seen"][1].update(classes=9, labels=[]),
-        "shape|of the 2 tasks",
+        "shape|of the 2 tasks|is missing",
     ),
     "seen labels": (lambda model: model["facts"]["seen"][1].update(classes=9), "other labels than one for each"),
     "seen a label twice": (lambda model: model["facts"]["seen"][1].update(labels=["a"] * 3), "other labels than one"),
