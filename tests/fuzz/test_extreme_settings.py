@@ -37,6 +37,7 @@ READERS = {
     **dict.fromkeys(["fixed.widths", "fixed.budget", "fixed.children"], "fixed"),
     **dict.fromkeys(["ewc.strength", "ewc.decay", "ewc.fisher_samples"], "ewc"),
     **dict.fromkeys(["gem.memories", "gem.margin"], "gem"),
+    **dict.fromkeys([f"fearnet.{name}" for name in ("sleep_every", "hidden", "code", "reconstruction")], "fearnet"),
     **dict.fromkeys(["pgn.width", "pgn.adapter"], "pgn"),
     **dict.fromkeys([f"den.{name}" for name in ("l1", "group_lasso", "l2", "anchor", "loss", "drift")], "den"),
     "den.expansion": "den",

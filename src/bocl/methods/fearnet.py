@@ -39,9 +39,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from bocl.checks import NonNegative, PositiveInt, checked, section
@@ -69,20 +70,24 @@ from bocl.training.surroundings import usual_surroundings
 from bocl.training.trainer import Effort
 
 
+_Units = Annotated[PositiveInt, Field(le=4096)]  # a class has a covariance of the square of this
+
+
 @section("fearnet")
 @dataclass(frozen=True)
 class FearNetSettings:
     """Sizes of the memories, and when they sleep.
 
-    sleep_every     tasks that are in HC when it sleeps
+    sleep_every     tasks that are in HC when it sleeps; the paper sleeps after ten classes
     hidden          units of the mPFC's hidden layers
-    code            units of its code, and of the BLA's hidden layer
-    reconstruction  λ
+    code            units of its code, and of the BLA's hidden layer; for networks as small as those of the presets. On
+                    features of EfficientNet-Lite0, 128 were better by validation samples (``replication/fearnet.py``)
+    reconstruction  λ, by the same samples; that a layer counts a tenth of the one before it is our choice
     """
 
     sleep_every: PositiveInt = 2
-    hidden: PositiveInt = 128
-    code: PositiveInt = 32
+    hidden: _Units = 128
+    code: _Units = 32
     reconstruction: NonNegative = 1.0
 
 
