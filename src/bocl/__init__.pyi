@@ -25,6 +25,8 @@ from bocl.methods.ewc import EWC as EWC
 from bocl.methods.ewc import EWCSettings as EWCSettings
 from bocl.methods.exporting.export import Exported as Exported
 from bocl.methods.exporting.safetensors_file import load_module as load_module
+from bocl.methods.fearnet import FearNet as FearNet
+from bocl.methods.fearnet import FearNetSettings as FearNetSettings
 from bocl.methods.fixed import Fixed as Fixed
 from bocl.methods.fixed import FixedSettings as FixedSettings
 from bocl.methods.frozen import Frozen as Frozen

@@ -97,6 +97,14 @@ METHODS: dict[str, MethodEntry] = {
         MethodEntry("pc", "bocl.methods.pc", "PC", ("#2f6f4f", "#86c9a4"), "hexagon", settings="PCSettings"),
         MethodEntry("cab", "bocl.methods.cab", "CAB", ("#c2185b", "#f2729f"), "bar", settings="CABSettings"),
         MethodEntry(
+            "fearnet",
+            "bocl.methods.fearnet",
+            "FearNet",
+            ("#8c2f39", "#e58a92"),
+            "hexagon",
+            settings="FearNetSettings",
+        ),
+        MethodEntry(
             "fixed",
             "bocl.methods.fixed",
             "Fixed",

@@ -43,6 +43,7 @@ NETWORKS = {
 SHORT_OF_UNITS = {
     "frozen",
     "hat",
+    "fearnet",
 }
 
 
@@ -268,6 +269,9 @@ def test_parameters_are_counted_as_stored(method, kind, network):
                 kept += tensor.numel()
     assert sum(stored.values()) == kept + sum(-(-size // 4) for size in bits)
     base = sum(tensor.numel() for tensor in network.parameters())
+    if method == "fearnet":  # the memories are much larger than the head that they replace
+        assert learned[0].added_parameters > base
+        return
     without_gates = learned[0].added_parameters - learned[0].parameters["attention"]
     if any(bits):  # of the weights, only what the task uses is kept
         assert without_gates < base + -(-bits[0] // 4)

@@ -42,6 +42,7 @@ READERS = {
     **dict.fromkeys(["gem.memories", "gem.margin"], "gem"),
     **dict.fromkeys(["pc.strength", "pc.decay", "pc.adapter", "pc.fisher_samples"], "pc"),
     **dict.fromkeys(["cab.aperture", "cab.samples"], "cab"),
+    **dict.fromkeys([f"fearnet.{name}" for name in ("sleep_every", "hidden", "code", "reconstruction")], "fearnet"),
     **dict.fromkeys(["pgn.width", "pgn.adapter"], "pgn"),
     **dict.fromkeys([f"den.{name}" for name in ("l1", "group_lasso", "l2", "anchor", "loss", "drift")], "den"),
     "den.expansion": "den",

@@ -23,6 +23,7 @@ from bocl.methods import saving
 from bocl.methods.cab import CAB
 from bocl.methods.den import DEN
 from bocl.methods.ewc import EWC
+from bocl.methods.fearnet import FearNet
 from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.gem import GEM
 from bocl.methods.hat import HAT
@@ -35,7 +36,22 @@ from bocl.methods.saving import load, read_state, save
 from bocl.methods.sn import SN
 from bocl.methods.tensor_files import pack
 
-SAVED = ["bocl", "fixed", "sn", "ewc", "gem", "joint", "independent", "pgn", "den", "hat", "imm", "pc", "cab"]
+SAVED = [
+    "bocl",
+    "fixed",
+    "sn",
+    "ewc",
+    "gem",
+    "joint",
+    "independent",
+    "pgn",
+    "den",
+    "hat",
+    "imm",
+    "pc",
+    "cab",
+    "fearnet",
+]
 
 
 @pytest.fixture
@@ -65,6 +81,7 @@ def saved(tmp_path_factory):
         "imm": IMM(small_cnn(), recipe=RECIPE, device="cpu"),
         "pc": PC(small_cnn(), recipe=RECIPE, device="cpu"),
         "cab": CAB(small_cnn(), recipe=RECIPE, device="cpu"),
+        "fearnet": FearNet(small_cnn(), recipe=RECIPE, device="cpu"),
     }
     for name, learner in learners.items():
         for task in (0, 1):
@@ -265,7 +282,7 @@ FORGERIES = {
     "seen null": (lambda model: model["facts"].update(seen=None), "facts.seen: expected a list"),
     "seen classes": (
         lambda model: model["facts"]["seen"][1].update(classes=9, labels=[]),
-        "shape|of the 2 tasks",
+        "shape|of the 2 tasks|is missing",
     ),
     "seen labels": (lambda model: model["facts"]["seen"][1].update(classes=9), "other labels than one for each"),
     "seen a label twice": (lambda model: model["facts"]["seen"][1].update(labels=["a"] * 3), "other labels than one"),

@@ -38,7 +38,8 @@ def test_the_headline_of_old_records_is_what_their_study_marks(place):
 
 
 def test_the_studies_mark_every_method_but_fixed_growth_which_has_several_shapes():
-    assert headline_names() == set(METHODS) - {"fixed"}
+    not_studied = {"fearnet"}
+    assert headline_names() == set(METHODS) - {"fixed"} - not_studied
 
 
 def test_what_a_record_says_of_itself_goes_before_its_name():

@@ -126,14 +126,14 @@ def build_base(config: Config, data: str | None = None, device: str = "cpu") -> 
 
 def _pretrained_base(module: nn.Module, config: Config, device: str) -> Base:
     """Return a trained module as what the method of a config starts from."""
-    if _copies_module(config):
+    if _takes_whole(config):
         return Backbone(module, None, resolve_device(device))
     return pretrained_base(module, config.growth, resolve_device(device))
 
 
-def _copies_module(config: Config) -> bool:
+def _takes_whole(config: Config) -> bool:
     kind: type[Learner] = METHODS[config.method].load()
-    return kind.copies_module
+    return kind.takes_whole
 
 
 def pretrained(name: str, data: str | None = None, **arguments: Any) -> nn.Module:
@@ -161,7 +161,7 @@ def module_to_load(config: Config, *, trust: bool, given: nn.Module | None = Non
     given  the module itself, where a run was given an object
     """
     settings = config.network
-    needed = settings.keeps_weights and (config.growth.form == "low-rank" or _copies_module(config))
+    needed = settings.keeps_weights and (config.growth.form == "low-rank" or _takes_whole(config))
     if not needed or settings.build in NETWORKS:
         return None
     if settings.build == OWN_NETWORK and given is None:

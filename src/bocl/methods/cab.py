@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 from bocl.checks import NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError, WorkError
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import EXTRA, Learned, Learner, State
 from bocl.methods.plain import fine_tune
 from bocl.methods.rounds import RoundTrainer
@@ -88,9 +89,10 @@ class CAB(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, CABSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
         self.occupied: dict[str, Tensor] = {}  # R of all tasks learnt, by the name of a weight

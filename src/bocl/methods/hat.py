@@ -35,6 +35,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bocl.checks import NonNegative, Number, checked, section
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import train_one
 from bocl.methods.rounds import RoundTrainer
@@ -82,9 +83,10 @@ class HAT(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take a network whose units are kept apart: without group norms and layer norms."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         refuse_unheld(self.graph)
         self.settings = checked("settings", settings, HATSettings)
         self.network = GatedNetwork(self.graph, self.device)

@@ -40,6 +40,7 @@ from torch import Tensor, nn
 from bocl.checks import Fraction, NonNegative, PositiveInt, checked, section
 from bocl.errors import NetworkError
 from bocl.methods.ewc import MOST_STRENGTH, Labels, Quadratic, estimated_fisher
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import EXTRA, Learned, Learner, State
 from bocl.methods.plain import learned_plain, train_one
 from bocl.methods.rounds import RoundTrainer
@@ -100,9 +101,10 @@ class IMM(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, IMMSettings)
         self.network = PlainNetwork(self.graph, shared_head=settings.shared_head, device=self.device)
         self.latest: dict[str, Tensor] = {}  # θ_{t-1} and its running statistics

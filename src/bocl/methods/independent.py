@@ -12,16 +12,14 @@ import torch
 from torch import nn
 
 from bocl.checks import checked
-from bocl.errors import NetworkError
 from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import learned_plain, train_one, train_plain
 from bocl.methods.rounds import RoundTrainer
-from bocl.networks.graph import Graph
+from bocl.networks.growing import Base, whole_base
 from bocl.networks.growth import PARTS
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.plain import SeparateNetworks
-from bocl.networks.pretrained import Pretrained
 from bocl.networks.whole import WholeModules, count_whole
 from bocl.records.events import Callback, RoundStarted
 from bocl.seeding import seed_for
@@ -37,12 +35,12 @@ class Independent(Learner):
 
     name: ClassVar[str] = "independent"
     forgets: ClassVar[bool] = False
-    copies_module: ClassVar[bool] = True
+    takes_whole: ClassVar[bool] = True
     network: SeparateNetworks | WholeModules
 
     def __init__(
         self,
-        network: nn.Module | Graph | Pretrained | Backbone,
+        network: nn.Module | Base,
         *,
         recipe: Recipe = Recipe(),  # noqa: B008 - frozen
         seed: int = 0,
@@ -52,14 +50,8 @@ class Independent(Learner):
     ) -> None:
         """Take any network BOCL takes, and with ``pretrained`` any module, from whose weights every task starts."""
         self.pretrained = checked("pretrained", pretrained, bool)
-        network = network.module if isinstance(network, Pretrained) else network
-        if pretrained and isinstance(network, Graph):
-            raise NetworkError("a traced network has no weights to start from; give the module")
-        if pretrained and isinstance(network, nn.Module):
-            network = Backbone(network, None, resolve_device(device))
-        elif isinstance(network, Backbone):
-            network = network.without_factors()
-        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
+        base = whole_base(network, resolve_device(device), pretrained=self.pretrained)
+        super().__init__(base, recipe=recipe, seed=seed, device=device, guess=guess)
         if isinstance(self.graph, Backbone):
             self.network = WholeModules(self.graph)
         else:

@@ -155,7 +155,7 @@ class Learner:
     forgets: ClassVar[bool]
     if_out_of_memory: ClassVar[str] = "a smaller recipe.batch_size or network"
     chooses: bool = False
-    copies_module: ClassVar[bool] = False  # whether of a pretrained module every task has a copy, however tasks grow
+    takes_whole: ClassVar[bool] = False  # whether it takes a pretrained module as it is, however tasks grow
     network: Network
 
     graph: Graph | Backbone

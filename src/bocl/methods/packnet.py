@@ -31,6 +31,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bocl.checks import Fraction, PositiveInt, checked, section
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.plain import train_one
 from bocl.methods.rounds import RoundTrainer
@@ -79,12 +80,13 @@ class PackNet(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes.
 
         tasks  T, how many there will be: the network is shared out among them
         """
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, PackNetSettings)
         self.tasks = checked("tasks", tasks, PositiveInt)
         self.network = MaskedNetwork(self.graph, device=self.device)

@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from bocl.checks import Fraction, NonNegative, Positive, PositiveInt, checked, section
 from bocl.errors import NetworkError
 from bocl.methods.ewc import MOST_STRENGTH, Labels, Quadratic, estimated_fisher
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import EXTRA, Learned, Learner, State
 from bocl.methods.plain import fine_tune, train_one
 from bocl.methods.rounds import RoundTrainer
@@ -88,9 +89,10 @@ class PC(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, PCSettings)
         self.network = PlainNetwork(self.graph, device=self.device)
         self.precision: dict[str, Tensor] = {}  # F, of all tasks learnt

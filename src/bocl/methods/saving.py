@@ -40,6 +40,7 @@ from bocl.networks.library import make_network
 from bocl.networks.low_rank.backbone import Backbone, Description, description_of
 from bocl.networks.low_rank.backbone import to_json as backbone_to_json
 from bocl.networks.low_rank.network import FactoredNetwork, alike, made_up_samples
+from bocl.networks.memories import Memories
 from bocl.records.files import CAN_LOCK, FULL, cannot_write, lock_file, make_folder, open_file, write_whole
 from bocl.records.journal import read
 from bocl.records.journal import to_json as as_json
@@ -125,7 +126,7 @@ def _made_up_outputs(method: Learner) -> Tensor | None:
     if not isinstance(method.graph, Backbone) or not method.seen:
         return None
     shape, padding = method.seen[0].shape, method.seen[0].padding
-    frozen = isinstance(method.network, FactoredNetwork)
+    frozen = isinstance(method.network, FactoredNetwork | Memories)
     compute = method.graph.run if frozen else partial(method.network.predict, task=0)
     try:
         with repeatable_products("float32"):

@@ -25,6 +25,7 @@ import torch
 from torch import nn
 
 from bocl.checks import checked, section
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.rounds import RoundTrainer
 from bocl.methods.subnetworks import Density, choose_subnetwork
@@ -65,9 +66,10 @@ class SupSup(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, SupSupSettings)
         self.network = MaskedNetwork(self.graph, signed=True, device=self.device)
 

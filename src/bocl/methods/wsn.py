@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from bocl.checks import checked, section
+from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner, State
 from bocl.methods.rounds import RoundTrainer
 from bocl.methods.seen import SeenTask
@@ -70,9 +71,10 @@ class WSN(Learner):
         recipe: Recipe = Recipe(),  # noqa: B008
         seed: int = 0,
         device: str | torch.device = "auto",
+        guess: GuessSettings = GuessSettings(),  # noqa: B008
     ) -> None:
         """Take any network BOCL takes."""
-        super().__init__(network, recipe=recipe, seed=seed, device=device)
+        super().__init__(network, recipe=recipe, seed=seed, device=device, guess=guess)
         self.settings = checked("settings", settings, WSNSettings)
         self.network = MaskedNetwork(self.graph, device=self.device)
         self.scores: ByLayer = {}  # as the last task left them

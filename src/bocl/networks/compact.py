@@ -57,7 +57,7 @@ class CompactNetwork:
 
     def features(self, x: Tensor) -> Tensor:
         """Return what the head reads of inputs (n, *shape), before gates: (n, C)."""
-        return self.values(x)[self.graph.head.reads[0]]
+        return self.values(x, before_head=True)[self.graph.head.reads[0]]
 
     def single_task(self, head: str = "head") -> SingleTask:
         """Return all that a call computes with."""
@@ -90,9 +90,10 @@ class CompactNetwork:
     def _gated(self, layer: Layer) -> bool:
         return is_gated(self.weights, f"gate/{layer.name}")
 
-    def values(self, x: Tensor, head: str = "head") -> list[Tensor]:
-        """Return the input and the result of every step."""
-        return evaluate(self.graph.steps, x, partial(self._layer, head=head), self.norm, training=False)
+    def values(self, x: Tensor, head: str = "head", *, before_head: bool = False) -> list[Tensor]:
+        """Return the input and the result of every step, or of all before the head, which need not be there then."""
+        steps = self.graph.steps[:-1] if before_head else self.graph.steps
+        return evaluate(steps, x, partial(self._layer, head=head), self.norm, training=False)
 
     def separate_weights(self, layer: Layer) -> list[Tensor]:
         """Return the weights of a separate layer, one for each block."""

@@ -38,6 +38,18 @@ def groups_in_words(graph: Graph | Backbone) -> str:
     return f"groups of layers, and the largest ranks that are tried first: {first}"
 
 
+def whole_base(
+    network: nn.Module | Base, device: torch.device | str, *, pretrained: bool
+) -> nn.Module | Graph | Backbone:
+    """Return a pretrained module as it is, without factors, and any other network as it was given."""
+    network = network.module if isinstance(network, Pretrained) else network
+    if pretrained and isinstance(network, Graph):
+        raise NetworkError("a traced network has no weights to start from; give the module")
+    if isinstance(network, Backbone):
+        return network.without_factors()
+    return Backbone(network, None, device) if pretrained and isinstance(network, nn.Module) else network
+
+
 def pretrained_base(module: nn.Module, growth: GrowthSettings, device: torch.device | str) -> Pretrained | Backbone:
     """Return a trained module as what tasks grow from."""
     if growth.form == "low-rank":

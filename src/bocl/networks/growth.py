@@ -37,6 +37,7 @@ PARTS = ("shared", "heads", "attention", "norms")
 _PART_OF = {
     **dict.fromkeys(("layer", "lateral", "factor"), "shared"),
     **{"head": "heads", "gate": "attention", "norm": "norms"},
+    **dict.fromkeys(("mpfc", "bla"), "shared"),
 }
 _STATISTICS = ("mean", "var")
 _Reduction = Annotated[PositiveInt, Field(le=10**9)]  # beyond the width of any layer

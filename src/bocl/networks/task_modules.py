@@ -21,6 +21,7 @@ from bocl.networks.lateral import column_logits
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.low_rank.modules import every_part_called
 from bocl.networks.low_rank.network import TaskModule
+from bocl.networks.memories import remembered
 from bocl.networks.single_task import SingleTask
 from bocl.networks.whole import HEAD, computing_with
 from bocl.settings import parse_value
@@ -75,6 +76,21 @@ class HeadedModule(nn.Module):
         return F.linear(features, self.head.weight, self.head.bias)  # type: ignore[arg-type]
 
 
+class RememberingModule(nn.Module):
+    """A module that gives features, and what is remembered of them."""
+
+    def __init__(self, body: nn.Module, memory: nn.Module) -> None:
+        super().__init__()
+        self.body, self.memory = body, memory
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return log probabilities (n, classes) for inputs (n, *shape)."""
+        with nullcontext() if torch.compiler.is_compiling() else every_part_called():
+            features: Tensor = self.body(x)
+        logits: Tensor = self.memory(features)
+        return logits
+
+
 def task_module(network: Graph | Backbone, task: SingleTask) -> nn.Module:
     """Return a task's network, in evaluation mode; nothing is shared with what the task was taken from."""
     made: nn.Module
@@ -90,6 +106,8 @@ def _function_of(graph: Graph, task: SingleTask) -> Callable[[dict[str, Tensor],
         return partial(_columns, graph, parse_value(int, task.facts["columns"], "facts.columns"))
     blocks: tuple[Widths, ...] = parse_value(tuple[Widths, ...], task.facts["blocks"], "facts.blocks")
     roots: tuple[int, ...] = parse_value(tuple[int, ...], task.facts["roots"], "facts.roots")
+    if task.kind == "memories":
+        return partial(_memories, graph, blocks, frozenset(roots), _recent(task))
     return partial(_compact, graph, blocks, frozenset(roots))
 
 
@@ -99,6 +117,22 @@ def _compact(
     return CompactNetwork(graph, tensors, blocks, roots)(x)
 
 
+def _memories(
+    graph: Graph,
+    blocks: tuple[Widths, ...],
+    roots: frozenset[int],
+    recent: tuple[int, ...],
+    tensors: dict[str, Tensor],
+    x: Tensor,
+) -> Tensor:
+    return remembered(recent, tensors, CompactNetwork(graph, tensors, blocks, roots).features(x))
+
+
+def _recent(task: SingleTask) -> tuple[int, ...]:
+    found: tuple[int, ...] = parse_value(tuple[int, ...], task.facts["recent"], "facts.recent")
+    return found
+
+
 def _columns(graph: Graph, count: int, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
     return column_logits(graph, part_tensors(tensors, count), x)
 
@@ -106,6 +140,9 @@ def _columns(graph: Graph, count: int, tensors: dict[str, Tensor], x: Tensor) ->
 def _with_head(backbone: Backbone, task: SingleTask) -> nn.Module:
     base = {name.removeprefix(BASE): tensor for name, tensor in task.tensors.items() if name.startswith(BASE)}
     own = {name: tensor for name, tensor in task.tensors.items() if not name.startswith(BASE)}
+    if task.kind == "memories":
+        memory = TensorModule(partial(remembered, _recent(task)), own)
+        return RememberingModule(computing_with(backbone.module, base), memory)
     head = [own[name] for name in HEAD]
     if task.kind == "whole":
         return HeadedModule(computing_with(backbone.module, base), *head)
