@@ -65,6 +65,24 @@ def test_a_thread_gives_the_same_bits(app, served, run):
     assert np.float32(found["logits"]).tobytes() == run.predict(images(7)[:9], PLAIN).numpy().tobytes()
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_without_a_task_it_is_guessed(together, tmp_path):
+    run = make_run(tmp_path, guess=bocl.GuessSettings("auto"))
+    guessing, x = App(ServedRun(run.folder, device="cpu"), Limits()), images(7)[:9]
+    status, found = told(ask(guessing, "POST", "/predict", as_npy(x), query="together=true" if together else ""))
+    guess = run.learner.predict_task(x, together=together)
+    assert status == 200
+    assert found["tasks"] == list(guess.names)
+    assert found["labels"] == run.learner.predict_labels(x, together=together)
+    assert found["task_probabilities"] == guess.probabilities.tolist()
+
+
+def test_a_run_that_keeps_nothing_to_guess_by_says_so(app):
+    status, found = told(ask(app, "POST", "/predict", as_json(images(7)[:2])))
+    assert status == 400
+    assert "no task is given, and nothing is kept to guess it by" in found["error"]
+
+
 def test_a_task_may_be_named_by_its_number(app, run):
     _, found = told(ask(app, "POST", "/tasks/2/predict", as_json(images(7)[:2])))
     assert found["task"] == PLAIN

@@ -1,4 +1,4 @@
-"""What the server does with a request, as ASGI has it: six places, and one clear line for everything else.
+"""What the server does with a request, as ASGI has it: seven places, and one clear line for everything else.
 
 A prediction has the bits that ``predict`` gives for the samples of its request. So requests are computed one by one,
 whatever the load: a product over the rows of two requests has other last bits than one over the rows of each.
@@ -21,6 +21,8 @@ import numpy as np
 from torch import Tensor
 
 from bocl.errors import BoclError, DataError, InputError, did_you_mean
+from bocl.methods.method import Learner
+from bocl.methods.unnamed import check_guesses, predict_unnamed
 from bocl.serving.bodies import Bodies, ClientLeft, Receive, Scope, Send, busy
 from bocl.serving.limits import Limits
 from bocl.serving.page import page
@@ -35,7 +37,7 @@ LOOK = 1.0  # seconds between two looks at the run
 AT_ONCE = 0.002  # seconds; what takes no longer is answered without a thread, which would take longer to wake
 SHORT = 64 * 1024  # bytes of such a request
 BEGIN, END = "/tasks/", "/predict"
-PLACES = {"/": ("GET",), "/tasks": ("GET",), "/health": ("GET",), "/audit": ("GET", "POST")}
+PLACES = {"/": ("GET",), "/tasks": ("GET",), "/health": ("GET",), "/audit": ("GET", "POST"), END: ("POST",)}
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -108,13 +110,15 @@ class App:
         predicts = path.startswith(BEGIN) and path.endswith(END) and len(path) > len(BEGIN + END)
         allowed = ("POST",) if predicts else PLACES.get(path)
         if allowed is None:
-            places = "GET /, /tasks, /health, /audit; POST /tasks/NAME/predict, /audit"
+            places = "GET /, /tasks, /health, /audit; POST /tasks/NAME/predict, /predict, /audit"
             raise Refusal(404, f"there is nothing at {path}; there is {places}")
         method = "GET" if method == "HEAD" else method
         if method not in allowed:
             raise Refusal(405, f"{path} takes {' and '.join(allowed)}, not {method}", ("allow", ", ".join(allowed)))
         if predicts:
             return await self._predict(path[len(BEGIN) : -len(END)], scope, receive)
+        if path == END:
+            return await self._predict_unnamed(scope, receive)
         if path == "/audit":
             return await self._audit() if method == "POST" else self._last_audit
         if path == "/tasks":
@@ -163,6 +167,17 @@ class App:
         finally:
             self._bodies.release(body)
 
+    async def _predict_unnamed(self, scope: Scope, receive: Receive) -> Reply:
+        """Answer samples that come without a task."""
+        learner = self._run.served.learner
+        check_guesses(learner)
+        together = _asked(scope, "together")
+        body = await self._bodies.read(scope, receive)
+        try:
+            return await self._in_turn(partial(_guess_and_answer, learner, body, together, self._limits.samples))
+        finally:
+            self._bodies.release(body)
+
     async def _in_turn(self, answer: Callable[[], Reply]) -> Reply:
         if self._waiting >= self._limits.waiting:
             raise busy(f"{self._waiting} predictions wait already")
@@ -193,13 +208,16 @@ def _form(scope: Scope) -> str:
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"").decode("latin-1")
     if any(kind in accept for kind in (NPY, "application/octet-stream")):
         return "npy"
+    return "json+logits" if _asked(scope, "logits") else "json"
+
+
+def _asked(scope: Scope, name: str) -> bool:
+    """Whether the address ends with ?NAME=true."""
     query = scope["query_string"].decode("latin-1")
-    if not query:
-        return "json"
     asked = parse_qs(query, keep_blank_values=True)
-    if asked not in ({"logits": ["true"]}, {"logits": ["false"]}):
-        raise Refusal(400, f"the address ends with ?{query}; it may with ?logits=true")
-    return "json+logits" if asked.get("logits") == ["true"] else "json"
+    if query and asked not in ({name: ["true"]}, {name: ["false"]}):
+        raise Refusal(400, f"the address ends with ?{query}; it may with ?{name}=true")
+    return asked.get(name) == ["true"]
 
 
 def _read_and_answer(served: Served, number: int, body: bytes, form: str, most: int) -> Reply:
@@ -224,6 +242,19 @@ def _answer(served: Served, number: int, samples: Any, form: str) -> Reply:
         return as_json(found)
     except ValueError as mistake:
         raise DataError("the answer is not finite, so the samples are far from what was learnt") from mistake
+
+
+def _guess_and_answer(learner: Learner, body: bytes, together: bool, most: int) -> Reply:
+    """Guess the task of every sample of one request, and predict with its network."""
+    samples = read_samples(body, learner.seen[0], most)
+    guess, logits = predict_unnamed(learner, samples, together=together)
+    tasks, best = guess.tasks.tolist(), logits.argmax(dim=1).tolist() if len(logits) else []
+    found = {
+        "tasks": [learner.seen[task].name for task in tasks],
+        "task_probabilities": guess.probabilities.tolist(),
+        "labels": [learner.seen[task].class_labels[place] for task, place in zip(tasks, best, strict=True)],
+    }
+    return as_json(found)
 
 
 def _as_npy(logits: Tensor) -> Reply:
