@@ -69,7 +69,6 @@ from bocl.training.recipe import Recipe
 from bocl.training.surroundings import usual_surroundings
 from bocl.training.trainer import Effort
 
-
 _Units = Annotated[PositiveInt, Field(le=4096)]  # a class has a covariance of the square of this
 
 
