@@ -26,10 +26,10 @@ from bocl.experiment.provenance import machine, versions
 
 PLACE = Path(__file__).parent / "measurements" / "one_head.json"
 RECIPE = bocl.Recipe("sgd", momentum=0, weight_decay=0, batch_size=100, epochs=3)
-RATES = (0.05, 0.2)
+RATES = (0.1, 0.3)
 CHOICES: dict[Any, list[Any]] = {
-    bocl.CAB: [bocl.CABSettings(aperture=aperture, shared_head=True) for aperture in (2, 4, 8)],
-    bocl.EWC: [bocl.EWCSettings(strength=strength, shared_head=True) for strength in (30, 100, 300)],
+    bocl.CAB: [bocl.CABSettings(aperture=aperture, shared_head=True) for aperture in (1, 2, 4)],
+    bocl.EWC: [bocl.EWCSettings(strength=strength, shared_head=True) for strength in (1, 3, 10, 30)],
 }
 TUNED = {bocl.CAB: "aperture", bocl.EWC: "strength"}
 

@@ -37,9 +37,11 @@ def test_the_headline_of_old_records_is_what_their_study_marks(place):
     assert [setting.label for setting in system.settings] == ["", "alpha 0.2"]
 
 
+NOT_RUN_YET = {"hat", "imm", "pc", "cab", "fearnet", "packnet", "supsup", "wsn"}
+
+
 def test_the_studies_mark_every_method_but_fixed_growth_which_has_several_shapes():
-    not_studied = {"fearnet"}
-    assert headline_names() == set(METHODS) - {"fixed"} - not_studied
+    assert headline_names() == set(METHODS) - {"fixed"} - NOT_RUN_YET
 
 
 def test_what_a_record_says_of_itself_goes_before_its_name():
