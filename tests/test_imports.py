@@ -7,6 +7,7 @@
         └──▶ records ─┬▶ search ──┤               └──▶ benchmarks ──┤
                       ├▶ progress ┘                                 │
                       └▶ report, tracking ──────────────────────────┤
+                                       experiment ──▶ engines ──────┤
                            experiment, report ──▶ serving ──────────┘
 
 Beside experiment and benchmarks stand sklearn and avalanche, which nobody imports.
@@ -56,8 +57,9 @@ ARROWS = {
     "methods": "checks errors extras method_table networks progress records search seeding settings tasks training version widths wording",  # noqa: E501
     "benchmarks": "methods networks tasks training widths wording",
     "experiment": "checks errors method_table methods networks presets progress records search seeding settings tasks training version widths wording",  # noqa: E501
+    "engines": "errors experiment methods networks records settings training wording",
     "serving": "errors experiment extras methods records report version wording",
-    "cli": "benchmarks errors experiment method_table methods presets progress records report search serving settings tasks tracking training version wording",  # noqa: E501
+    "cli": "benchmarks engines errors experiment method_table methods presets progress records report search serving settings tasks tracking training version wording",  # noqa: E501
     "__main__": "cli",
     "sklearn": "checks errors methods networks search tasks training",
     "avalanche": "checks errors extras methods tasks training",

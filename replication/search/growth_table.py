@@ -24,7 +24,8 @@ from bocl.experiment.provenance import machine, versions
 from bocl.methods.expand import growth_cost
 from bocl.methods.failures import check_trained
 from bocl.methods.reading import Choice, ReadingSpace
-from bocl.methods.rounds import LocalTrainer, Round, RoundMaker, TrainedChild, padding
+from bocl.methods.round_trainer import LocalTrainer
+from bocl.methods.rounds import Round, RoundMaker, TrainedChild, padding
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.search.improvement import spread_points
 from bocl.seeding import seed_for

@@ -19,9 +19,10 @@ from contextlib import chdir
 from pathlib import Path
 
 from bocl.cli.comma_lists import parse_seeds, parse_words
+from bocl.engines.run_process import RunProcesses
+from bocl.engines.studies import run_jobs
 from bocl.errors import BoclError
 from bocl.experiment.study import jobs, load_study
-from bocl.experiment.workers import run_jobs
 from bocl.records.interrupts import stopping_on_terminate
 
 HERE = Path(__file__).parent
@@ -59,9 +60,8 @@ def run_study(
             seeds=seeds,
             overrides=overrides,
         )
-        return run_jobs(
-            wanted, out, workers=workers, records=records, device=device, data=None, command=command, tell=tell
-        )
+        engine = RunProcesses([device] * workers)
+        return run_jobs(wanted, out, engine, records=records, device=device, data=None, command=command, tell=tell)
 
 
 def main() -> None:

@@ -70,6 +70,7 @@ METHODS: dict[str, MethodEntry] = {
                 "search.bounds",
                 "search.memory_gb",
                 "search.children_at_once",
+                "search.parts",
                 "reward.alpha",
                 "goal.",
             ),

@@ -7,7 +7,7 @@ from experiment_examples import SMALL, Stopped
 
 from bocl.experiment import round_archive
 from bocl.experiment.config import load_config
-from bocl.methods import rounds
+from bocl.methods.round_trainer import LocalTrainer
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def stop_before(monkeypatch):
     def limit(most):
         trained = []
 
-        class Limited(rounds.LocalTrainer):
+        class Limited(LocalTrainer):
             def __call__(self, asked, *arguments):
                 if len(trained) == most:
                     raise Stopped

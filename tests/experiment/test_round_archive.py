@@ -12,8 +12,9 @@ from experiment_examples import Stopped
 from bocl.errors import FolderError, WorkError
 from bocl.experiment import round_archive
 from bocl.experiment.run import run
-from bocl.methods import rounds
+from bocl.methods import parts
 from bocl.methods.halving import Halving
+from bocl.methods.rounds import RoundMaker
 from bocl.methods.saving import load
 from bocl.methods.tensor_files import write_tensors
 from bocl.records.events import OutOfMemory, TaskStarted, TrialDone
@@ -156,7 +157,7 @@ def test_a_checkpoint_that_no_record_names_is_not_loaded(tmp_path, small):
 def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, small, monkeypatch):
     """When the run goes on all children would fit; the round is trained as it would have been all the same."""
     config = small(*OPTIONS, "stream.tasks=2", "search.warm_points=4", "search.round_size=3")
-    real, tried, room = rounds.train, [], 2
+    real, tried, room = parts.train, [], 2
 
     def train(children, *arguments, **options):
         tried.append(children.count)
@@ -168,7 +169,7 @@ def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, sma
         if isinstance(event, OutOfMemory):
             raise Stopped
 
-    monkeypatch.setattr(rounds, "train", train)
+    monkeypatch.setattr(parts, "train", train)
     run(config, tmp_path / "whole")
     with pytest.raises(Stopped):
         run(config, tmp_path / "again", callback=stop)
@@ -186,13 +187,13 @@ def test_a_round_that_did_not_fit_goes_on_with_the_number_recorded(tmp_path, sma
 @pytest.mark.parametrize("method", ["bocl", "rcl"])
 @pytest.mark.parametrize("most", ["search.children_at_once=1", "search.memory_gb=1e-6"])
 def test_children_are_trained_one_by_one_where_settings_say_so(tmp_path, small, monkeypatch, method, most):
-    real, sizes = rounds.train, []
+    real, sizes = parts.train, []
 
     def train(children, *arguments, **options):
         sizes.append(children.count)
         return real(children, *arguments, **options)
 
-    monkeypatch.setattr(rounds, "train", train)
+    monkeypatch.setattr(parts, "train", train)
     trials = ("stream.tasks=2", "search.trials=3", "rcl.trials=3", "search.kind=random")
     run(small(*trials, f"method={method}"), tmp_path / "together")
     assert max(sizes) > 1
@@ -205,7 +206,7 @@ def test_children_are_trained_one_by_one_where_settings_say_so(tmp_path, small, 
 @pytest.fixture
 def failing(monkeypatch):
     """Return a function that makes children of some widths raise."""
-    real = rounds.train
+    real = parts.train
 
     def fail(wrong):
         def train(children, *arguments, **options):
@@ -213,7 +214,7 @@ def failing(monkeypatch):
                 raise ValueError("a bad\nday")
             return real(children, *arguments, **options)
 
-        monkeypatch.setattr(rounds, "train", train)
+        monkeypatch.setattr(parts, "train", train)
 
     return fail
 
@@ -267,13 +268,13 @@ def test_a_base_network_that_fails_is_not_remembered(tmp_path, small, failing):
 @pytest.fixture
 def halved(monkeypatch):
     """Stop all but two children of every round of a search after the first of two epochs."""
-    children = rounds.RoundMaker.children
+    children = RoundMaker.children
 
     def with_rungs(self, purpose, widths, *arguments):
         sizes = tuple(sum(z) for z in widths)
         return replace(children(self, purpose, widths, *arguments), halving=Halving((1,), (2,), sizes))
 
-    monkeypatch.setattr(rounds.RoundMaker, "children", with_rungs)
+    monkeypatch.setattr(RoundMaker, "children", with_rungs)
 
 
 @pytest.mark.usefixtures("halved")

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from bocl.engines.run_process import RunProcesses
+from bocl.engines.studies import run_jobs
 from bocl.errors import ConfigError, FolderError, WorkError
 from bocl.experiment.config import load_config
 from bocl.experiment.grid import plan
 from bocl.experiment.run import run
 from bocl.experiment.study import jobs, load_study
-from bocl.experiment.workers import run_jobs
 from bocl.records.journal import Journal
 from bocl.records.summary import summarise_all
 
@@ -43,6 +44,10 @@ set = ["reward.alpha=0.1"]
 method = "fixed"
 on = ["mnist-small"]
 """
+
+
+def make_jobs(wanted, out, *, workers=1, **options):
+    return run_jobs(wanted, out, RunProcesses(["cpu"] * workers), **options)
 
 
 @pytest.fixture
@@ -133,7 +138,7 @@ def test_its_processes_execute_nothing_in_the_current_folder(mine, tmp_path, mon
     for name in ("typer", "torch", "triton"):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w')")
     wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
-    assert run_jobs(wanted, tmp_path / "out", workers=1, records=None, tell=print, **OPTIONS) == 0
+    assert make_jobs(wanted, tmp_path / "out", workers=1, records=None, tell=print, **OPTIONS) == 0
     assert not (tmp_path / "executed").exists()
 
 
@@ -151,7 +156,7 @@ def test_runs_are_made_once_and_their_journals_kept(mine, tmp_path):
     told: list[str] = []
 
     def make():
-        return run_jobs(
+        return make_jobs(
             wanted,
             tmp_path / "out",
             workers=2,
@@ -188,18 +193,18 @@ def test_what_the_records_hold_is_not_made_again_elsewhere_unless_it_differs(min
         "tell": told.append,
     }
     wanted = jobs([load_study(mine)], names=["sn"], seeds=[3, 4], overrides=QUICK)
-    run_jobs(wanted[:1], tmp_path / "one", **options)
+    make_jobs(wanted[:1], tmp_path / "one", **options)
     told.clear()
-    run_jobs(wanted, tmp_path / "other", **options)
+    make_jobs(wanted, tmp_path / "other", **options)
     assert told[0] == f"1 of 2 runs already in {tmp_path / 'kept'}"
     assert told[1].startswith("1/1  digits  sn  seed 4")
     told.clear()
     other_price = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, "reward.alpha=0.5"])
-    run_jobs(other_price, tmp_path / "third", **options)
+    make_jobs(other_price, tmp_path / "third", **options)
     assert told == [f"1 of 1 run already in {tmp_path / 'kept'}"], "which no run of sn depends on"
     told.clear()
     longer = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, "recipe.batch_size=48"])
-    run_jobs(longer, tmp_path / "third", **options)
+    make_jobs(longer, tmp_path / "third", **options)
     assert told[0].startswith("1/1  digits  sn  seed 3")
     parts = [json.loads(line) for line in (tmp_path / "kept" / "parts.ndjson").read_text().splitlines()]
     assert [part["finished"] for part in parts] == [1, 1, 1]
@@ -210,15 +215,15 @@ def test_a_run_whose_journal_is_archived_is_not_made_again(mine, tmp_path):
     wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
     told: list[str] = []
     options = {"workers": 1, "records": tmp_path / "kept", "tell": told.append, **OPTIONS}
-    run_jobs(wanted, tmp_path / "out", **options)
+    make_jobs(wanted, tmp_path / "out", **options)
     with tarfile.open(tmp_path / "kept" / "digits.tar.xz", "w:xz") as archive:
         archive.add(tmp_path / "kept" / "digits" / "sn-seed-3.jsonl", "sn-seed-3.jsonl")
     shutil.rmtree(tmp_path / "kept" / "digits")
     told.clear()
-    run_jobs(wanted, tmp_path / "other", **options)
+    make_jobs(wanted, tmp_path / "other", **options)
     assert told == [f"1 of 1 run already in {tmp_path / 'kept'}"]
     other = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, "recipe.batch_size=48"])
-    run_jobs(other, tmp_path / "third", **options)
+    make_jobs(other, tmp_path / "third", **options)
     assert (tmp_path / "kept" / "digits" / "sn-seed-3.jsonl").exists(), "a new journal is loose"
     (now,) = summarise_all([tmp_path / "kept"])
     assert now.config["recipe"]["batch_size"] == 48, "and takes the place of the one in the archive"
@@ -231,7 +236,7 @@ def test_what_a_study_says_of_a_run_is_in_its_record(tmp_path):
     )
     study = load_study(str(tmp_path / "two.toml"))
     options = {"workers": 2, "records": tmp_path / "kept", "tell": print, **OPTIONS}
-    assert run_jobs(jobs([study], overrides=QUICK), tmp_path / "out", **options) == 0
+    assert make_jobs(jobs([study], overrides=QUICK), tmp_path / "out", **options) == 0
     slow, usual = sorted(summarise_all([tmp_path / "kept"]), key=lambda run: run.config["recipe"]["learning_rate"])
     assert (usual.headline, slow.headline) == (True, False)
     assert {session.shares_device for run in (usual, slow) for session in run.sessions} == {2}
@@ -242,7 +247,7 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(mine, tmp_path):
     (tmp_path / "out" / "digits" / "sn" / "sn-seed3").mkdir(parents=True)
     (tmp_path / "out" / "digits" / "sn" / "sn-seed3" / "mine.txt").write_text("not a run")
     told: list[str] = []
-    failed = run_jobs(
+    failed = make_jobs(
         wanted,
         tmp_path / "out",
         workers=1,
@@ -362,7 +367,7 @@ def test_parts_that_cannot_be_written_are_told_before_the_work(mine, tmp_path):
     (tmp_path / "parts.ndjson").mkdir()
     options = {"workers": 1, "tell": print, **OPTIONS}
     with pytest.raises(WorkError, match=r"parts\.ndjson: cannot be written"):
-        run_jobs(wanted, tmp_path / "out", records=tmp_path, **options)
+        make_jobs(wanted, tmp_path / "out", records=tmp_path, **options)
     assert not (tmp_path / "out").exists()
 
 
@@ -371,6 +376,6 @@ def test_a_record_without_test_scores_is_not_enough_where_they_are_wanted(mine, 
     options = {"workers": 1, "tell": told.append, **OPTIONS}
     for curve in ("false", "true", "false"):
         wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, f"test_curve={curve}"])
-        run_jobs(wanted, tmp_path / curve, records=tmp_path / "kept", **options)
+        make_jobs(wanted, tmp_path / curve, records=tmp_path / "kept", **options)
     assert [line.split("  ")[0] for line in told[:2]] == ["1/1", "1/1"]
     assert told[2].startswith("1 of 1 run already")

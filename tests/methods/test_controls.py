@@ -17,7 +17,7 @@ from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.frozen import Frozen
 from bocl.methods.independent import Independent
 from bocl.methods.joint import Joint
-from bocl.methods.rounds import LocalTrainer
+from bocl.methods.round_trainer import LocalTrainer
 from bocl.methods.sn import SN, SNSettings
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.growth import GrowthSettings, GrowthSpace, initialise

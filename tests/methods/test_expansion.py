@@ -18,7 +18,8 @@ from bocl.methods.expand import MOST_WIDENINGS
 from bocl.methods.fixed import Fixed, FixedSettings
 from bocl.methods.method import Learned
 from bocl.methods.reward import RewardSettings
-from bocl.methods.rounds import LocalTrainer, TrainedChild
+from bocl.methods.round_trainer import LocalTrainer
+from bocl.methods.rounds import TrainedChild
 from bocl.methods.saving import load
 from bocl.networks.architectures import mlp
 from bocl.networks.growth import GrowthSettings, count_tensors, initialise

@@ -12,7 +12,8 @@ from method_examples import hard_stream, small_cnn
 
 from bocl.methods.failures import NOT_FINITE
 from bocl.methods.halving import Halving, going_on, halving_for, ranked
-from bocl.methods.rounds import LocalTrainer, Round
+from bocl.methods.round_trainer import LocalTrainer
+from bocl.methods.rounds import Round
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.trace import trace

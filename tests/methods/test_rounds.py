@@ -11,8 +11,9 @@ import torch
 from method_examples import hard_stream
 
 from bocl.errors import InputError, WorkError
-from bocl.methods import rounds
-from bocl.methods.rounds import LocalTrainer, Round, padding
+from bocl.methods import parts
+from bocl.methods.round_trainer import LocalTrainer
+from bocl.methods.rounds import Round, padding
 from bocl.networks.architectures import mlp
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import from_json, to_json
@@ -87,10 +88,10 @@ def test_a_round_beyond_the_memory_limit_is_trained_in_parts(network, monkeypatc
     data = task_to_device(hard_stream()[1], 1, "cpu")
     limit = 2.5 * training_bytes(one, data, Recipe(batch_size=16)) / 1e9
     sizes.clear()
-    parts = small_round(network, WIDTHS, memory_gb=limit)
+    in_parts = small_round(network, WIDTHS, memory_gb=limit)
     assert sizes == [1, 2, 2, 1], "one to measure, then the parts"
-    assert [child.growth.widths for child in parts] == WIDTHS
-    assert_alike(whole, parts)
+    assert [child.growth.widths for child in in_parts] == WIDTHS
+    assert_alike(whole, in_parts)
 
 
 def test_memory_grows_with_batch_and_padding_and_not_with_anything_else(network):
@@ -116,7 +117,7 @@ def test_asking_how_much_memory_training_takes_keeps_none(network):
 
 def test_out_of_memory_halves_the_part_and_goes_on(network, monkeypatch):
     events, attempts = [], []
-    real = rounds.train
+    real = parts.train
 
     def short_of_memory(children, *arguments, **options):
         attempts.append(children.count)
@@ -125,25 +126,25 @@ def test_out_of_memory_halves_the_part_and_goes_on(network, monkeypatch):
         return real(children, *arguments, **options)
 
     whole = small_round(network, WIDTHS)
-    monkeypatch.setattr(rounds, "train", short_of_memory)
-    parts = small_round(network, WIDTHS, callback=events.append)
+    monkeypatch.setattr(parts, "train", short_of_memory)
+    in_parts = small_round(network, WIDTHS, callback=events.append)
     assert attempts == [5, 3, 2, 2, 1]
     assert [event.children_at_once for event in events if isinstance(event, OutOfMemory)] == [3, 2]
-    assert_alike(whole, parts)
+    assert_alike(whole, in_parts)
 
 
 def test_a_single_child_that_does_not_fit_is_an_error(network, monkeypatch):
     def short_of_memory(*_arguments, **_options):
         raise torch.OutOfMemoryError("no more")
 
-    monkeypatch.setattr(rounds, "train", short_of_memory)
+    monkeypatch.setattr(parts, "train", short_of_memory)
     with pytest.raises(torch.OutOfMemoryError):
         small_round(network, WIDTHS[:1])
 
 
 def raise_for(monkeypatch, wrong, error):
     """Make every stack with a child of these widths raise; return the sizes of the stacks tried."""
-    real, tried = rounds.train, []
+    real, tried = parts.train, []
 
     def train(children, *arguments, **options):
         tried.append(children.count)
@@ -151,7 +152,7 @@ def raise_for(monkeypatch, wrong, error):
             raise error
         return real(children, *arguments, **options)
 
-    monkeypatch.setattr(rounds, "train", train)
+    monkeypatch.setattr(parts, "train", train)
     return tried
 
 
@@ -202,9 +203,9 @@ def test_memory_of_the_cpu_that_runs_out_halves_too(network, monkeypatch):
 
 def test_no_more_children_than_asked_are_trained_at_once(network, monkeypatch):
     tried = raise_for(monkeypatch, None, ValueError)
-    parts = small_round(network, WIDTHS, children_at_once=2)
+    in_parts = small_round(network, WIDTHS, children_at_once=2)
     assert tried == [2, 2, 1]
-    assert [child.growth.widths for child in parts] == WIDTHS
+    assert [child.growth.widths for child in in_parts] == WIDTHS
 
 
 def test_a_round_is_plain_data_and_trains_to_the_same_bits_wherever_it_is_sent(network):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bocl.cli.engines import Devices, MixedDevices, devices_to_share, processes
 from bocl.cli.options import Data, Device, GoalTolerance, Methods, Overrides, complete_preset, tolerance_overrides
 
 
@@ -34,11 +35,8 @@ def run_command(
     device: Device = "auto",
     at_once: Annotated[int, typer.Option(help="Runs side by side on one GPU; times are then not each run's own.")] = 1,
     data: Data = None,
-    shares_device: Annotated[int, typer.Option(hidden=True, min=1, help="Runs on its device, for the record.")] = 1,
-    headline: Annotated[bool, typer.Option("--headline", hidden=True, help="This run stands for its method.")] = False,
-    until_input_ends: Annotated[
-        bool, typer.Option("--until-input-ends", hidden=True, help="Stop, as on SIGTERM, when standard input ends.")
-    ] = False,
+    devices: Devices = None,
+    mixed_devices: MixedDevices = False,
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -49,15 +47,17 @@ def run_command(
     from bocl.cli.comma_lists import parse_methods, parse_seeds
     from bocl.cli.printing import print_json, warn
     from bocl.cli.tables import print_runs
+    from bocl.engines.grids import run_grid_on, spread_over
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid
     from bocl.progress.display import Display
-    from bocl.records.interrupts import Terminated, stopping_on_terminate, terminate_when_input_ends
+    from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
     from bocl.wording import counted
 
-    if until_input_ends:
-        terminate_when_input_ends()
+    shared = devices_to_share(device, devices, mixed_devices)
+    if shared is not None and at_once > 1:
+        raise InputError("--at-once is about one GPU; leave it out with --devices")
     goals = {"--alpha": alpha, "--target": target, "--tolerance": tolerance}
     given = [option for option, value in goals.items() if value is not None]
     if len(given) > 1:
@@ -73,22 +73,28 @@ def run_command(
         device=device,
         data=data,
         at_once=at_once,
+        devices=len(shared or [0]),
         tell=warn,
     )
     if tolerance is not None and any(one.method == "rcl" for one, _ in grid):
         warn("rcl takes a price, not a tolerance: it runs with its usual reward.alpha")
     try:
-        with stopping_on_terminate(), Display(runs=len(grid)) as display:
-            failed = run_grid(
-                grid,
-                device=device,
-                data=data,
-                watch=lambda one, place: display.watch(one.method, one.seed, one.stream.name, place),
-                audit=audit,
-                at_once=at_once,
-                shares_device=shares_device,
-                headline=headline,
-            )
+        with stopping_on_terminate():
+            if shared is not None and len(grid) > 1:
+                engine = processes(shared, None)
+                failed = run_grid_on(engine, grid, data=data, audit=audit, tell=Display().say)
+            else:
+                first = device if shared is None else str(shared[0])
+                with Display(runs=len(grid)) as display, spread_over(shared, grid[0][0]) as trainer:
+                    failed = run_grid(
+                        grid,
+                        device=first,
+                        data=data,
+                        watch=lambda one, place: display.watch(one.method, one.seed, one.stream.name, place),
+                        audit=audit,
+                        at_once=at_once,
+                        trainer=trainer,
+                    )
     except KeyboardInterrupt as stop:
         warn("stopped; run the same command again to resume after the last finished round")
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None

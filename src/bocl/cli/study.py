@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bocl.cli.engines import Devices, MixedDevices, Workers, devices_to_share, processes
 from bocl.cli.options import Data, Device, Overrides
 
 
@@ -21,7 +22,7 @@ def study_command(
     only: Annotated[str | None, typer.Option(help="Only runs of these names, separated by commas.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of a study's, separated by commas.")] = None,
     overrides: Overrides = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes at once; 1 if a study is about time.")] = 1,
+    workers: Workers = None,
     records: Annotated[
         str | None,
         typer.Option(
@@ -30,6 +31,8 @@ def study_command(
         ),
     ] = None,
     device: Device = "auto",
+    devices: Devices = None,
+    mixed_devices: MixedDevices = False,
     data: Data = None,
 ) -> None:
     """Make the runs of one study or several; run the same command again to resume."""
@@ -39,15 +42,18 @@ def study_command(
 
     from bocl.cli.comma_lists import parse_seeds, parse_words
     from bocl.cli.printing import say, warn
+    from bocl.engines.studies import run_jobs
     from bocl.errors import ConfigError
     from bocl.experiment.study import jobs, load_study
-    from bocl.experiment.workers import run_jobs
     from bocl.records.interrupts import Terminated, stopping_on_terminate
+    from bocl.training.device import resolve_device
     from bocl.wording import counted
 
     studies = {source: load_study(source) for source in sources}
+    shared = devices_to_share(device, devices, mixed_devices) or [resolve_device(device)]
+    engine = processes(shared, workers)
     for source, study in studies.items():
-        if study.alone and workers > 1:
+        if study.alone and engine.workers > len({*shared}):
             raise ConfigError(f"{source} measures how long runs take on a device of their own; leave out --workers")
     wanted = jobs(
         list(studies.values()),
@@ -62,9 +68,9 @@ def study_command(
             failed = run_jobs(
                 wanted,
                 Path(out),
-                workers=workers,
+                engine,
                 records=None if records is None else Path(records),
-                device=device,
+                device=str(shared[0]),
                 data=data,
                 command=shlex.join(["bocl", *sys.argv[1:]]),
                 tell=say,

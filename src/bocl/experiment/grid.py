@@ -18,9 +18,11 @@ from bocl.experiment.side_by_side import check_at_once, side_by_side
 from bocl.experiment.store import check_folder
 from bocl.method_table import METHODS, searches
 from bocl.methods.budget import GoalSettings
+from bocl.methods.rounds import RoundTrainer
 from bocl.networks.growing import grows_in
 from bocl.records.events import Callback
-from bocl.records.run_log import JOURNAL
+from bocl.records.journal import read
+from bocl.records.run_log import JOURNAL, RunLog
 from bocl.training.device import resolve_device
 
 Grid = list[tuple[Config, Path]]
@@ -37,11 +39,14 @@ def plan(
     device: str = "auto",
     data: str | None = None,
     at_once: int = 1,
+    devices: int = 1,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Grid:
     """Return every run a command asks for; everything but the data is built once to find mistakes first.
 
     With `all` methods, one that does not take the network is left out, and ``tell`` is called with the reason.
+
+    devices  how many there are to make the runs on; a single run has its rounds split over them
     """
     base = load_config(source, overrides)
     folder = Path(out) if out else Path("runs") / folder_name(source or DEFAULT_PRESET)
@@ -61,8 +66,22 @@ def plan(
             tell(f"{method} does not search: budgets, targets and prior trials have no part in it")
         configs = [replace(base, method=method, seed=seed) for seed in seeds or [base.seed]]
         grid += [(config, folder / run_name(method, config.seed)) for config in configs]
+    devices = devices if len(grid) == 1 else 1
+    grid = [(split_over(config, folder, devices), folder) for config, folder in grid]
     check_at_once(at_once, len(grid), resolve_device(device), grows_in(network).draws)
     return grid
+
+
+def split_over(config: Config, folder: Path, devices: int) -> Config:
+    """Return the config of a run whose rounds are split over so many devices, unless its settings say how they are.
+
+    A run that was begun keeps the parts that it began with, so that it has the same bits wherever it is resumed.
+    """
+    if config.search.parts > 1 or not searches(config.method):
+        return config
+    begun = RunLog.of(read(folder / JOURNAL), folder / JOURNAL).starts if os.path.isfile(folder / JOURNAL) else []
+    parts = begun[0].config.get("search", {}).get("parts", 1) if begun else devices
+    return replace(config, search=replace(config.search, parts=parts))
 
 
 def chosen_methods(methods: Sequence[MethodName] | Literal["all"] | None, base: Config) -> Sequence[MethodName]:
@@ -78,12 +97,11 @@ def run_grid(
     watch: Watch,
     audit: bool = True,
     at_once: int = 1,
-    shares_device: int = 1,
-    headline: bool = False,
+    trainer: RoundTrainer | None = None,
 ) -> dict[Path, WorkError]:
     """Run a grid, ``at_once`` runs side by side; finished runs are skipped, and runs that were begun are resumed.
 
-    shares_device, headline  of every run, for the record
+    trainer  of the rounds of a single run, instead of this process
 
     When the work of a run fails, the others still run; the errors are returned, by folder. Wrong input ends the
     grid at once, because it is likely wrong for all.
@@ -102,8 +120,8 @@ def run_grid(
                     data=data,
                     callback=callback,
                     audit=audit,
-                    shares_device=max(shares_device, min(at_once, len(grid))),
-                    headline=headline,
+                    shares_device=min(at_once, len(grid)),
+                    trainer=trainer,
                 )
         except WorkError as error:
             failed[folder] = error

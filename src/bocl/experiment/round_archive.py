@@ -9,7 +9,8 @@ from typing import Any
 
 from bocl.errors import FolderError, NetworkError
 from bocl.experiment.store import RunStore
-from bocl.methods.rounds import LocalTrainer, Round, RoundTrainer, TrainedChild, ignore
+from bocl.methods.round_trainer import LocalTrainer
+from bocl.methods.rounds import Round, RoundTrainer, TrainedChild, ignore
 from bocl.networks.by_task import join_tensors, part_tensors
 from bocl.networks.check import check_tensors
 from bocl.networks.growing import GrowingNetwork

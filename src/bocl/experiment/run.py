@@ -22,6 +22,7 @@ from bocl.experiment.scoring import ScoredSamples, mean_gates, score, score_best
 from bocl.experiment.store import RunStore
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
+from bocl.methods.rounds import RoundTrainer
 from bocl.methods.saving import check_whole
 from bocl.methods.seen import check_task
 from bocl.records.events import Callback, TaskDone, TaskStarted, ignore_events
@@ -60,6 +61,7 @@ def run(
     audit: bool = True,
     shares_device: int = 1,
     headline: bool = False,
+    trainer: RoundTrainer | None = None,
     on_cost: Callable[[float], None] | None = None,
 ) -> list[TaskRecord]:
     """Run a config in a folder, or resume it there, and return the records of all its tasks.
@@ -71,6 +73,7 @@ def run(
     audit          prove after every task that the earlier ones are untouched, else stop with WorkError
     shares_device  how many runs share it, for the record: the times of a run that shared it are not its own
     headline       whether the run stands for its method in its study, for the record
+    trainer        of rounds, instead of this process; see ``RoundTrainer``
     on_cost        called after every task with the seconds that writing and auditing took so far
     """
     if network is None:
@@ -94,6 +97,7 @@ def run(
         audit=audit,
         shares_device=shares_device,
         headline=headline,
+        trainer=trainer,
         on_cost=on_cost,
     )
 
@@ -108,6 +112,7 @@ def run_tasks(
     audit: bool = True,
     shares_device: int = 1,
     headline: bool = False,
+    trainer: RoundTrainer | None = None,
     on_cost: Callable[[float], None] | None = None,
 ) -> list[TaskRecord]:
     """Let a learner that is ready for its first task learn these, or resume; the options are those of ``run``."""
@@ -151,7 +156,7 @@ def run_tasks(
         for task in _one_ahead(stream, len(store.finished), first):
             recalled = len(store.log.rounds.get(task.index, []))
             callback(TaskStarted(task.index, len(stream), task.name, recalled))
-            record = _learn_one(config, store, learner, task, len(stream), samples, callback)
+            record = _learn_one(config, store, learner, task, len(stream), samples, callback, trainer)
             with store.timed():
                 if audit:
                     check_untouched(store.folder, store.log, learner, record.row)
@@ -171,9 +176,10 @@ def _learn_one(
     tasks: int,
     samples: ScoredSamples,
     callback: Callback,
+    trainer: RoundTrainer | None,
 ) -> TaskRecord:
     """Learn one task, score it and earlier ones, and return the record; nothing of it is written yet."""
-    archive = RoundArchive(store, task.index)
+    archive = RoundArchive(store, task.index, trainer)
     began = time.perf_counter()
     learned = learner.learn(task, callback, trainer=archive)
     seconds = time.perf_counter() - began + archive.recalled_seconds

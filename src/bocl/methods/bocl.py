@@ -120,9 +120,8 @@ class BOCL(GrowingLearner):
         )
 
     def _grow(self, data: DeviceTask, callback: Callback, trainer: RoundTrainer) -> Expansion:
-        rounds = RoundMaker(
-            data.index, data.classes, self.recipe, self.seed, self.search.memory_gb, self.search.children_at_once
-        )
+        limits = self.search.memory_gb, self.search.children_at_once, self.search.parts
+        rounds = RoundMaker(data.index, data.classes, self.recipe, self.seed, *limits)
         space = ReadingSpace(self.network, data.classes, reading_choices(self.network, data))
         fresh = not self.seen and not self.network.pretrained  # there is nothing yet that could grow
         cost = growth_cost(space, self.reward)

@@ -27,7 +27,8 @@ from bocl.methods import guessing
 from bocl.methods.discriminant import Discriminant
 from bocl.methods.failures import Listener, out_of_memory_explained
 from bocl.methods.guessing import GUESS, OFF, GuessSettings, MapKind, TaskGuess
-from bocl.methods.rounds import LocalTrainer, RoundTrainer
+from bocl.methods.round_trainer import LocalTrainer
+from bocl.methods.rounds import RoundTrainer
 from bocl.methods.seen import SeenTask, check_inputs, check_task, check_text, seen_from, task_number, text_from
 from bocl.methods.task_network import TaskNetwork, task_network
 from bocl.networks.check import check_tensors

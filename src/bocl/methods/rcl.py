@@ -70,7 +70,7 @@ class RCL(BOCL):
     ) -> None:
         """Take any network BOCL takes.
 
-        growth, search, reward  of these only wiring, bounds, memory_gb, children_at_once and alpha count here
+        growth, search, reward  of these only wiring, bounds, memory_gb, children_at_once, parts and alpha count here
         goal, tasks             as in BOCL
         """
         self.settings = checked("settings", settings, RCLSettings)
@@ -87,6 +87,7 @@ class RCL(BOCL):
                 bounds=USUAL_BOUNDS if search.bounds is None else search.bounds,
                 memory_gb=search.memory_gb,
                 children_at_once=search.children_at_once,
+                parts=search.parts,
                 round_size=1 if settings.controller == "as-released" else ROUND_SIZE,
                 halving=False,
                 controller=settings.controller,

@@ -10,7 +10,7 @@ from bocl.method_table import METHODS
 _ALL_READ = ("stream.", "network.", "recipe.", "guess.")
 _OFF = "none"  # guess.map, where tasks are not guessed: the rest of guess is not read, and early records have none
 # The seed is compared separately. The others change how a run is computed, not its results.
-_NEVER_MATTERS = ("seed", "search.memory_gb", "search.children_at_once")
+_NEVER_MATTERS = ("seed", "search.memory_gb", "search.children_at_once", "search.parts")
 _OF_ONE_SEARCH = {"search.least_gain": "bayesian", "search.transfer": "bayesian", "search.controller": "reinforce"}
 
 

@@ -33,6 +33,8 @@ class SearchSettings:
                       before it if children are trained one by one
     memory_gb         most memory that children trained together may take; a larger round is trained in parts
     children_at_once  most children trained together: a larger round is trained in parts; None: as many as fit
+    parts             into how many parts a round is split at least, which several devices can train at once. How a
+                      round is split shows in the last bits of its children, whatever trains its parts
     halving           stop children of a round early that others leave behind; none where they are trained one by one
     least_gain        "bayesian" only: it ends when no point is expected to raise the reward by this much; 0: never.
                       Once a target is reached, adding nothing at all counts as a gain of 0.1. With a tolerance it ends
@@ -49,6 +51,7 @@ class SearchSettings:
     round_size: PositiveInt = 8
     memory_gb: Positive = 16.0
     children_at_once: PositiveInt | None = None
+    parts: PositiveInt = 1
     halving: bool = True
     least_gain: NonNegative = 2e-3
     transfer: bool = True

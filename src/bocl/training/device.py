@@ -27,6 +27,27 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
     return torch.device(known[0])
 
 
+def resolve_devices(names: str, *, mixed: bool = False) -> list[torch.device]:
+    """Return the devices for `all`, or for names separated by commas; processes share one that stands there twice.
+
+    mixed  whether they may be GPUs of different types, on which results have other last bits
+    """
+    if names == "all":
+        if not _gpus():
+            raise DeviceError("--devices all: PyTorch sees no GPU; leave it out, or name devices: --devices cpu,cpu")
+        names = ",".join(f"cuda:{number}" for number in range(_gpus()))
+    elif names.strip().isdecimal():
+        raise DeviceError(f"--devices {names}: give `all`, or names separated by commas, such as cuda:0,cuda:1")
+    devices = [resolve_device(name.strip()) for name in names.split(",")]
+    kinds = sorted({torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU" for device in devices})
+    if len(kinds) > 1 and not mixed:
+        raise DeviceError(
+            f"--devices {names} are of different types ({', '.join(kinds)}), on which a run has other last bits; "
+            "name devices of one type, or allow it with --mixed-devices"
+        )
+    return devices
+
+
 def _gpus() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 

@@ -1,0 +1,52 @@
+"""Options that say where runs are made: on which devices of this machine, or on which cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+
+    from bocl.engines.orders import Engine
+
+EngineName = Literal["processes", "ray", "slurm"]
+
+Devices = Annotated[
+    str | None,
+    typer.Option(help="Devices of this machine to share the work: `all` GPUs, or names, such as cuda:0,cuda:1."),
+]
+MixedDevices = Annotated[
+    bool, typer.Option("--mixed-devices", help="Allow GPUs of different types, on which bits differ.")
+]
+EngineOption = Annotated[
+    str | None, typer.Option("--engine", help="Where runs are made: `ray` or `slurm`; else on this machine.")
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Most runs at once; else one for every device, or for all that Ray has.")
+]
+Address = Annotated[
+    str | None, typer.Option(help="With --engine ray: a cluster's address, or `auto`; else one on this machine.")
+]
+
+
+def devices_to_share(device: str, devices: str | None, mixed: bool) -> list[torch.device] | None:
+    """Return the devices that share the work, None where there is only one."""
+    from bocl.errors import InputError
+    from bocl.training.device import resolve_devices
+
+    if devices is None:
+        if mixed:
+            raise InputError("--mixed-devices is about --devices; give these, too")
+        return None
+    if device != "auto":
+        raise InputError("--device and --devices are different ways to say where; give only one of them")
+    return resolve_devices(devices, mixed=mixed)
+
+
+def processes(devices: list[torch.device], workers: int | None) -> Engine:
+    """Return the engine of processes that take turns on these devices."""
+    from bocl.engines.run_process import RunProcesses
+
+    return RunProcesses([str(devices[number % len(devices)]) for number in range(workers or len(devices))])

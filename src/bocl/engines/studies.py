@@ -1,0 +1,121 @@
+"""The runs of a study, on an engine.
+
+RECORDS/PRESET/NAME-seed-N.jsonl    the journal of every finished run, which is then not made again
+RECORDS/PRESET.tar.xz               or an archive of them, which is read, not written
+RECORDS/parts.ndjson                a line for every time it was worked on: command, date, machine, seconds, runs
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+
+from bocl.engines.orders import Engine, RunOrder
+from bocl.experiment.config import Config
+from bocl.experiment.provenance import machine, versions
+from bocl.experiment.study import Job
+from bocl.records.archives import SUFFIX
+from bocl.records.files import cannot_write
+from bocl.records.identity import relevant_settings
+from bocl.records.run_log import JOURNAL
+from bocl.records.summary import journal_of, summarise
+from bocl.settings import parse_value, to_plain
+from bocl.training.device import resolve_device
+from bocl.wording import counted
+
+PARTS = "parts.ndjson"  # *.jsonl are journals
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    out: Path,
+    engine: Engine,
+    *,
+    records: Path | None,
+    device: str,
+    data: str | None,
+    command: str,
+    tell: Callable[[str], None],
+) -> int:
+    """Do every job that is not finished; ``tell`` is called with how each ended. Return how many failed.
+
+    records  folder of the journals and parts described at the head of this file
+    device   that runs are made on, and command that the user gave, for the record
+    """
+    began, finished, failed = time.perf_counter(), 0, 0
+    wanted = [job for job in jobs if records is None or not _recorded(job, records)]
+    if len(wanted) < len(jobs):
+        tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
+    if records is not None and wanted:
+        _note(records, "")  # a folder that cannot be written is refused before the work
+    by_folder = {str(out / job.run_place): job for job in wanted}
+
+    def ended(order: RunOrder, error: str) -> None:
+        nonlocal finished, failed
+        job = by_folder[order.folder]
+        said = error or _keep(job, out, records)
+        failed, finished = failed + bool(error), finished + (not error)
+        tell(f"{finished + failed}/{len(wanted)}  {order.title}  {said}")
+
+    try:
+        engine([_order(job, out, data) for job in wanted], ended)
+    finally:
+        if records is not None and wanted:
+            part = {
+                "command": command,
+                "date": date.today().isoformat(),
+                "versions": versions(),
+                **machine(resolve_device(device)),
+                "workers": engine.workers,
+                "seconds": round(time.perf_counter() - began, 1),
+                "finished": finished,
+            }
+            _note(records, json.dumps(part) + "\n")
+    return failed
+
+
+def _order(job: Job, out: Path, data: str | None) -> RunOrder:
+    title = f"{job.preset}  {job.name}  seed {job.seed}"
+    return RunOrder.of(title, job.config(), out / job.run_place, data=data, headline=job.headline)
+
+
+def _record(job: Job, records: Path) -> Path:
+    return records / job.preset_name / f"{job.name}-seed-{job.seed}.jsonl"
+
+
+def _recorded(job: Job, records: Path) -> bool:
+    """Whether the records hold this run, finished, with the same settings as far as its results depend on them."""
+    loose = _record(job, records)
+    archived = records / f"{job.preset_name}{SUFFIX}" / loose.name
+    place = next((place for place in (loose, archived) if journal_of(place) == place), None)
+    if place is None:
+        return False
+    kept = summarise(place)
+    then, now = parse_value(Config, kept.config, str(place)), job.config()
+    same = relevant_settings(to_plain(then)) == relevant_settings(to_plain(now))
+    return kept.finished and kept.seed == job.seed and same and then.test_curve >= now.test_curve
+
+
+def _keep(job: Job, out: Path, records: Path | None) -> str:
+    folder = out / job.run_place
+    if records is not None:
+        place = _record(job, records)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / JOURNAL, place)
+    figures = summarise(folder).figures()
+    return f"ACC {100 * figures['accuracy']:.2f} %  {figures['parameters']:,} parameters"
+
+
+def _note(records: Path, line: str) -> None:
+    """Add a line to the parts; studies may work on the same records at once."""
+    place = records / PARTS
+    try:
+        records.mkdir(parents=True, exist_ok=True)
+        with place.open("a", encoding="utf-8") as file:
+            file.write(line)
+    except OSError as error:
+        raise cannot_write(place, error) from error
