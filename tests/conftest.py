@@ -21,7 +21,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose extras are not installed; where all of these tests are asked for, it fails."""
     for marker in item.iter_markers():
-        modules = {"extras": marker.args, "avalanche": ("avalanche",)}.get(marker.name, ())
+        modules = {"extras": marker.args, "avalanche": ("avalanche",), "clusters": ("ray", "submitit")}.get(
+            marker.name, ()
+        )
         missing = [module for module in modules if find_spec(module) is None]
         if missing:
             told = pytest.fail if item.config.option.markexpr == marker.name else pytest.skip

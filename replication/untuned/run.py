@@ -61,7 +61,7 @@ def run_study(
             overrides=overrides,
         )
         engine = RunProcesses([device] * workers)
-        return run_jobs(wanted, out, engine, records=records, device=device, data=None, command=command, tell=tell)
+        return run_jobs(wanted, out, engine, records=records, data=None, command=command, tell=tell)
 
 
 def main() -> None:

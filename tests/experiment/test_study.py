@@ -26,7 +26,7 @@ from bocl.experiment.study import jobs, load_study
 from bocl.records.journal import Journal
 from bocl.records.summary import summarise_all
 
-OPTIONS = {"device": "cpu", "data": None, "command": "bocl study"}
+OPTIONS = {"data": None, "command": "bocl study"}
 QUICK = ["stream.tasks=2", "recipe.epochs=1", "search.kind=random", "search.trials=1", "search.warm_points=1"]
 
 MINE = """# What this is for
@@ -161,7 +161,6 @@ def test_runs_are_made_once_and_their_journals_kept(mine, tmp_path):
             tmp_path / "out",
             workers=2,
             records=tmp_path / "kept",
-            device="cpu",
             data=None,
             command="bocl study",
             tell=told.append,
@@ -187,7 +186,6 @@ def test_what_the_records_hold_is_not_made_again_elsewhere_unless_it_differs(min
     options = {
         "workers": 1,
         "records": tmp_path / "kept",
-        "device": "cpu",
         "data": None,
         "command": "bocl study",
         "tell": told.append,
@@ -252,7 +250,6 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(mine, tmp_path):
         tmp_path / "out",
         workers=1,
         records=None,
-        device="cpu",
         data=None,
         command="bocl study",
         tell=told.append,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from bocl.engines.orders import Engine
 
-EngineName = Literal["processes", "ray", "slurm"]
+ENGINES = ("ray",)
 
 Devices = Annotated[
     str | None,
@@ -20,9 +21,7 @@ Devices = Annotated[
 MixedDevices = Annotated[
     bool, typer.Option("--mixed-devices", help="Allow GPUs of different types, on which bits differ.")
 ]
-EngineOption = Annotated[
-    str | None, typer.Option("--engine", help="Where runs are made: `ray` or `slurm`; else on this machine.")
-]
+EngineName = Annotated[str | None, typer.Option("--engine", help="Where runs are made: `ray`; else on this machine.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Most runs at once; else one for every device, or for all that Ray has.")
 ]
@@ -37,15 +36,41 @@ def devices_to_share(device: str, devices: str | None, mixed: bool) -> list[torc
     from bocl.training.device import resolve_devices
 
     if devices is None:
-        if mixed:
-            raise InputError("--mixed-devices is about --devices; give these, too")
         return None
     if device != "auto":
         raise InputError("--device and --devices are different ways to say where; give only one of them")
     return resolve_devices(devices, mixed=mixed)
 
 
-def processes(devices: list[torch.device], workers: int | None) -> Engine:
+def chosen_engine(
+    name: str | None,
+    *,
+    device: str,
+    shared: Sequence[torch.device] | None,
+    mixed: bool,
+    workers: int | None,
+    address: str | None,
+) -> Engine | None:
+    """Return the engine that is asked for; None where runs are made on this machine.
+
+    shared  the devices of ``--devices``, if any
+    """
+    from bocl.errors import InputError, did_you_mean
+
+    if address is not None and name != "ray":
+        raise InputError("--address is that of a Ray cluster; add --engine ray")
+    if name is None:
+        return None
+    if name not in ENGINES:
+        raise InputError(f"--engine: there is no engine '{name}'{did_you_mean(name, ENGINES)}")
+    if shared is not None:
+        raise InputError(f"--devices are of this machine, and --engine {name} has its own; give only one of them")
+    from bocl.engines.ray_engine import RayCluster
+
+    return RayCluster(address, device, workers, mixed=mixed)
+
+
+def processes(devices: Sequence[torch.device], workers: int | None = None) -> Engine:
     """Return the engine of processes that take turns on these devices."""
     from bocl.engines.run_process import RunProcesses
 

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.engines import Devices, MixedDevices, devices_to_share, processes
+from bocl.cli.engines import (
+    Address,
+    Devices,
+    EngineName,
+    MixedDevices,
+    Workers,
+    chosen_engine,
+    devices_to_share,
+    processes,
+)
 from bocl.cli.options import Data, Device, GoalTolerance, Methods, Overrides, complete_preset, tolerance_overrides
 
 
@@ -37,6 +46,9 @@ def run_command(
     data: Data = None,
     devices: Devices = None,
     mixed_devices: MixedDevices = False,
+    engine: EngineName = None,
+    workers: Workers = None,
+    address: Address = None,
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -49,7 +61,7 @@ def run_command(
     from bocl.cli.tables import print_runs
     from bocl.engines.grids import run_grid_on, spread_over
     from bocl.errors import InputError
-    from bocl.experiment.grid import plan, run_grid
+    from bocl.experiment.grid import plan, run_grid, split_over
     from bocl.progress.display import Display
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
@@ -58,6 +70,8 @@ def run_command(
     shared = devices_to_share(device, devices, mixed_devices)
     if shared is not None and at_once > 1:
         raise InputError("--at-once is about one GPU; leave it out with --devices")
+    if workers is not None and engine is None:
+        raise InputError("--workers are those of an engine; add --engine ray, or use --devices")
     goals = {"--alpha": alpha, "--target": target, "--tolerance": tolerance}
     given = [option for option, value in goals.items() if value is not None]
     if len(given) > 1:
@@ -70,19 +84,23 @@ def run_command(
         methods=parse_methods(methods),
         seeds=parse_seeds(seeds),
         out=out,
-        device=device,
+        device="cpu" if engine else device,
         data=data,
         at_once=at_once,
-        devices=len(shared or [0]),
         tell=warn,
     )
     if tolerance is not None and any(one.method == "rcl" for one, _ in grid):
         warn("rcl takes a price, not a tolerance: it runs with its usual reward.alpha")
+    made_on = chosen_engine(engine, device=device, shared=shared, mixed=mixed_devices, workers=workers, address=address)
+    if len(grid) == 1:
+        places = made_on.workers if made_on else len(shared or [device])
+        grid = [(split_over(config, folder, places), folder) for config, folder in grid]
+    elif shared is not None:
+        made_on = processes(shared)
     try:
         with stopping_on_terminate():
-            if shared is not None and len(grid) > 1:
-                engine = processes(shared, None)
-                failed = run_grid_on(engine, grid, data=data, audit=audit, tell=Display().say)
+            if made_on is not None:
+                failed = run_grid_on(made_on, grid, data=data, audit=audit, tell=Display().say)
             else:
                 first = device if shared is None else str(shared[0])
                 with Display(runs=len(grid)) as display, spread_over(shared, grid[0][0]) as trainer:

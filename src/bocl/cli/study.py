@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.engines import Devices, MixedDevices, Workers, devices_to_share, processes
+from bocl.cli.engines import (
+    Address,
+    Devices,
+    EngineName,
+    MixedDevices,
+    Workers,
+    chosen_engine,
+    devices_to_share,
+    processes,
+)
 from bocl.cli.options import Data, Device, Overrides
 
 
@@ -33,6 +42,8 @@ def study_command(
     device: Device = "auto",
     devices: Devices = None,
     mixed_devices: MixedDevices = False,
+    engine: EngineName = None,
+    address: Address = None,
     data: Data = None,
 ) -> None:
     """Make the runs of one study or several; run the same command again to resume."""
@@ -50,11 +61,6 @@ def study_command(
     from bocl.wording import counted
 
     studies = {source: load_study(source) for source in sources}
-    shared = devices_to_share(device, devices, mixed_devices) or [resolve_device(device)]
-    engine = processes(shared, workers)
-    for source, study in studies.items():
-        if study.alone and engine.workers > len({*shared}):
-            raise ConfigError(f"{source} measures how long runs take on a device of their own; leave out --workers")
     wanted = jobs(
         list(studies.values()),
         on=None if on is None else parse_words("--on", on),
@@ -63,14 +69,20 @@ def study_command(
         overrides=overrides or [],
         data=data,
     )
+    shared = devices_to_share(device, devices, mixed_devices)
+    made_on = chosen_engine(
+        engine, device=device, shared=shared, mixed=mixed_devices, workers=workers, address=address
+    ) or processes(shared or [resolve_device(device)], workers)
+    for source, study in studies.items():
+        if study.alone and made_on.shares_device > 1:
+            raise ConfigError(f"{source} measures how long runs take on a device of their own; leave out --workers")
     try:
         with stopping_on_terminate():
             failed = run_jobs(
                 wanted,
                 Path(out),
-                engine,
+                made_on,
                 records=None if records is None else Path(records),
-                device=str(shared[0]),
                 data=data,
                 command=shlex.join(["bocl", *sys.argv[1:]]),
                 tell=say,

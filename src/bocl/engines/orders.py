@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from bocl.experiment.build import build_base, build_stream
 from bocl.experiment.config import Config
-from bocl.experiment.run import run
-from bocl.records.events import Callback, ignore_events
+from bocl.experiment.run import run_built
 from bocl.settings import parse_value, to_plain
+from bocl.tasks.task import TaskStream
+from bocl.training.surroundings import usual_surroundings
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,25 @@ class RunOrder:
         """Return the order of a run."""
         return cls(title, to_plain(config), str(folder), **options)
 
+    def settings(self) -> Config:
+        """Return its config."""
+        config: Config = parse_value(Config, self.config, self.title)
+        return config
+
 
 class Engine(Protocol):
     """Makes runs somewhere.
 
-    workers  how many at once
+    workers        how many at once
+    shares_device  how many of them share a device
     """
 
     workers: int
+    shares_device: int
+
+    def machine(self) -> dict[str, Any]:
+        """Describe what runs are made on, for the record."""
+        ...
 
     def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
         """Make all of these runs; ``ended`` is called with each and why it failed, '' if it did not.
@@ -56,14 +69,20 @@ class Engine(Protocol):
         ...
 
 
-def carry_out(order: RunOrder, device: str, callback: Callback = ignore_events, **options: Any) -> None:
-    """Make a run in this process; further options are those of ``run``."""
-    run(
-        parse_value(Config, order.config, order.title),
+@usual_surroundings()
+def carry_out(order: RunOrder, device: str, stream: TaskStream | None = None, **options: Any) -> None:
+    """Make a run in this process.
+
+    stream   its tasks, where they are at hand; otherwise they are made from the config
+    options  further ones of ``run_tasks``
+    """
+    config = order.settings()
+    run_built(
+        config,
         order.folder,
+        build_base(config, order.data, device),
+        build_stream(config, order.data) if stream is None else stream,
         device=device,
-        data=order.data,
-        callback=callback,
         audit=order.audit,
         shares_device=order.shares_device,
         headline=order.headline,

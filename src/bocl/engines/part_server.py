@@ -7,6 +7,7 @@ the same run, never from a file.
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -42,8 +43,9 @@ class Subject:
             try:
                 torch.save((self.network, self.data), file)
             except Exception as error:  # a module of the user's may refuse in any way
-                reason = " ".join(f"{type(error).__name__}: {error}".split())
-                raise WorkError(f"the network cannot be sent to other processes ({reason}); use one device") from error
+                raise WorkError(
+                    f"the network cannot be sent to other processes ({_reason(error)}); use one device"
+                ) from error
             self._packed = file.getvalue()
         return self._packed
 
@@ -54,7 +56,13 @@ def unpacked(packed: bytes, device: torch.device) -> tuple[GrowingNetwork, Devic
     def place(storage: Any, location: str) -> Any:
         return storage.cuda(device) if location.startswith("cuda") else storage
 
-    network, data = torch.load(io.BytesIO(packed), map_location=place, weights_only=False)
+    try:
+        network, data = torch.load(io.BytesIO(packed), map_location=place, weights_only=False)
+    except (ImportError, AttributeError, pickle.UnpicklingError) as error:
+        raise WorkError(
+            f"the network cannot be read in another process ({_reason(error)}); let a config name the function that "
+            "makes it, package.module:function, or use one device"
+        ) from error
     network.device = device
     if hasattr(network.graph, "device"):  # a backbone's
         network.graph.device = device
@@ -103,3 +111,7 @@ def on_device(done: PartDone, device: torch.device) -> PartDone:
 
 def _moved(growth: Growth, device: torch.device) -> Growth:
     return replace(growth, tensors={name: tensor.to(device) for name, tensor in growth.tensors.items()})
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -16,10 +16,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
 from queue import SimpleQueue
+from typing import Any
 
 from bocl.engines.orders import RunOrder, carry_out
 from bocl.errors import BoclError, InputError
+from bocl.experiment.provenance import machine
 from bocl.records.interrupts import Terminated, stopping_on_terminate, terminate_when_input_ends
+from bocl.training.device import resolve_device
 from bocl.wording import one_line
 
 
@@ -32,18 +35,22 @@ class RunProcesses:
     def __init__(self, slots: Sequence[str]) -> None:
         self.slots = tuple(slots)
         self.workers = len(self.slots)
+        self.shares_device = max(Counter(self.slots).values())
+
+    def machine(self) -> dict[str, Any]:
+        """Describe what they run on."""
+        return machine(resolve_device(self.slots[0]))
 
     def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
         """Make runs; see ``Engine``."""
         free: SimpleQueue[str] = SimpleQueue()
         for slot in self.slots:
             free.put(slot)
-        shared = max(Counter(self.slots).values())
 
         def make(order: RunOrder) -> str:
             device = free.get()
             try:
-                return processes.run(command(replace(order, shares_device=shared), device))
+                return processes.run(command(replace(order, shares_device=self.shares_device), device))
             finally:
                 free.put(device)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bocl.engines.orders import Engine, RunOrder
 from bocl.experiment.config import Config
-from bocl.experiment.provenance import machine, versions
+from bocl.experiment.provenance import versions
 from bocl.experiment.study import Job
 from bocl.records.archives import SUFFIX
 from bocl.records.files import cannot_write
@@ -24,7 +24,6 @@ from bocl.records.identity import relevant_settings
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import journal_of, summarise
 from bocl.settings import parse_value, to_plain
-from bocl.training.device import resolve_device
 from bocl.wording import counted
 
 PARTS = "parts.ndjson"  # *.jsonl are journals
@@ -36,7 +35,6 @@ def run_jobs(
     engine: Engine,
     *,
     records: Path | None,
-    device: str,
     data: str | None,
     command: str,
     tell: Callable[[str], None],
@@ -44,7 +42,7 @@ def run_jobs(
     """Do every job that is not finished; ``tell`` is called with how each ended. Return how many failed.
 
     records  folder of the journals and parts described at the head of this file
-    device   that runs are made on, and command that the user gave, for the record
+    command  that the user gave, for the record
     """
     began, finished, failed = time.perf_counter(), 0, 0
     wanted = [job for job in jobs if records is None or not _recorded(job, records)]
@@ -69,7 +67,7 @@ def run_jobs(
                 "command": command,
                 "date": date.today().isoformat(),
                 "versions": versions(),
-                **machine(resolve_device(device)),
+                **engine.machine(),
                 "workers": engine.workers,
                 "seconds": round(time.perf_counter() - began, 1),
                 "finished": finished,

@@ -39,14 +39,11 @@ def plan(
     device: str = "auto",
     data: str | None = None,
     at_once: int = 1,
-    devices: int = 1,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Grid:
     """Return every run a command asks for; everything but the data is built once to find mistakes first.
 
     With `all` methods, one that does not take the network is left out, and ``tell`` is called with the reason.
-
-    devices  how many there are to make the runs on; a single run has its rounds split over them
     """
     base = load_config(source, overrides)
     folder = Path(out) if out else Path("runs") / folder_name(source or DEFAULT_PRESET)
@@ -66,8 +63,7 @@ def plan(
             tell(f"{method} does not search: budgets, targets and prior trials have no part in it")
         configs = [replace(base, method=method, seed=seed) for seed in seeds or [base.seed]]
         grid += [(config, folder / run_name(method, config.seed)) for config in configs]
-    devices = devices if len(grid) == 1 else 1
-    grid = [(split_over(config, folder, devices), folder) for config, folder in grid]
+    grid = [(split_over(config, folder, 1), folder) for config, folder in grid]
     check_at_once(at_once, len(grid), resolve_device(device), grows_in(network).draws)
     return grid
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -19,12 +20,13 @@ from bocl.experiment.given import check_given, given_tasks
 from bocl.experiment.proof import make_canaries
 from bocl.experiment.round_archive import RoundArchive
 from bocl.experiment.scoring import ScoredSamples, mean_gates, score, score_bests, score_guesses
-from bocl.experiment.store import RunStore
+from bocl.experiment.store import RunStore, do_nothing
 from bocl.method_table import METHODS
 from bocl.methods.method import Learner
 from bocl.methods.rounds import RoundTrainer
 from bocl.methods.saving import check_whole
 from bocl.methods.seen import check_task
+from bocl.networks.growing import Base
 from bocl.records.events import Callback, TaskDone, TaskStarted, ignore_events
 from bocl.records.prior_trials import fingerprint
 from bocl.records.record import GivenTask, TaskRecord
@@ -85,14 +87,12 @@ def run(
         stream = build_stream(config, data)
     else:
         config = replace(config, stream=replace(config.stream, name=OWN_STREAM))
-    given = given_tasks(stream)
-    if not given:  # the number of tasks that a function or an object has is on record; files are on record by name
-        config = replace(config, stream=replace(config.stream, tasks=len(stream)))
-    return run_tasks(
+    return run_built(
         config,
         folder,
-        build_method(config, base, device),
-        Tasks(stream, given),
+        base,
+        stream,
+        device=device,
         callback=callback,
         audit=audit,
         shares_device=shares_device,
@@ -100,6 +100,16 @@ def run(
         trainer=trainer,
         on_cost=on_cost,
     )
+
+
+def run_built(
+    config: Config, folder: str | Path, base: Base, stream: TaskStream, *, device: str, **options: Any
+) -> list[TaskRecord]:
+    """Run a config whose network and stream are built already; further options are those of ``run_tasks``."""
+    given = given_tasks(stream)
+    if not given:  # the number of tasks that a function or an object has is on record; files are on record by name
+        config = replace(config, stream=replace(config.stream, tasks=len(stream)))
+    return run_tasks(config, folder, build_method(config, base, device), Tasks(stream, given), **options)
 
 
 def run_tasks(
@@ -114,14 +124,18 @@ def run_tasks(
     headline: bool = False,
     trainer: RoundTrainer | None = None,
     on_cost: Callable[[float], None] | None = None,
+    on_record: Callable[[], None] = do_nothing,
 ) -> list[TaskRecord]:
-    """Let a learner that is ready for its first task learn these, or resume; the options are those of ``run``."""
+    """Let a learner that is ready for its first task learn these, or resume; other options are those of ``run``.
+
+    on_record  called whenever something was recorded, while the folder is whole
+    """
     stream = tasks.stream
     first = None if os.path.isfile(Path(folder) / JOURNAL) else stream[0]
     if first is not None:
         check_task(learner.graph, first, seen=[])
         learner.check_budget(first.classes)
-    with RunStore.open(folder, config) as store:
+    with RunStore.open(folder, config, on_record) as store:
         check_given(store.log, tasks.given)
         with store.timed():
             check_files(store.folder, store.log)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -46,6 +46,10 @@ TENSOR_FORMAT = 2  # of files of rounds and canaries
 _OURS = re.compile(r"(task-\d{2,}(-pick-\d+)?(\.safetensors)?|round-\d{3,}\.safetensors)((\.[0-9a-f]{8})?\.partial)?")
 
 
+def do_nothing() -> None:
+    """Do nothing about a record."""
+
+
 class RunStore:
     """One run's folder, held by one process.
 
@@ -53,11 +57,12 @@ class RunStore:
     seconds  spent writing and checking what is written
     """
 
-    def __init__(self, folder: Path, journal: Journal, log: RunLog) -> None:
+    def __init__(self, folder: Path, journal: Journal, log: RunLog, on_record: Callable[[], None] = do_nothing) -> None:
         self.folder = folder
         self.log = log
         self.seconds = 0.0
         self._journal = journal
+        self._on_record = on_record
         self._begun: dict[str, Any] | None = None  # the record of a resumed session, until it has something to add
 
     @property
@@ -66,36 +71,13 @@ class RunStore:
         return self.log.tasks
 
     @classmethod
-    def open(cls, folder: str | Path, config: Config) -> RunStore:
-        """Open a run's folder, new or begun before. One that is refused stays as it is, to the byte."""
-        folder = Path(folder)
-        try:
-            if folder.exists() and not folder.is_dir():
-                raise FolderError(f"{folder} is a file; give a folder for the run")
-            fresh = not (folder / JOURNAL).is_file()
-            if fresh and folder.is_dir() and any(path.name != f"{JOURNAL}.lock" for path in folder.iterdir()):
-                raise FolderError(
-                    f"{folder} is not a run: it has no file {JOURNAL}, and is not empty; give another folder with --out"
-                )
-            make_folder(folder)
-        except OSError as error:
-            if error.errno in FULL:
-                raise cannot_write(folder, error) from error
-            raise FolderError(f"{folder} cannot be used: {error.strerror}; give another folder with --out") from error
-        journal = Journal.open(folder / JOURNAL)
-        try:
-            log = RunLog.of(journal.records, journal.path)
-            if log.starts:
-                _check_same(folder, log.starts[0].config, config)
-            elif any(path.name not in (JOURNAL, f"{JOURNAL}.lock") for path in folder.iterdir()):
-                raise FolderError(f"{journal.path} is empty, but {folder} is not; give another folder with --out")
-            check_checkpoint(folder, log)
-            _check_accounted(folder, log)
-            _refuse_links(folder)
-        except BaseException:
-            journal.close()
-            raise
-        return cls(folder, journal, log)
+    def open(cls, folder: str | Path, config: Config, on_record: Callable[[], None] = do_nothing) -> RunStore:
+        """Open a run's folder, new or begun before. One that is refused stays as it is, to the byte.
+
+        on_record  called whenever something was recorded, while the folder is whole
+        """
+        journal, log = open_journal(Path(folder), config)
+        return cls(Path(folder), journal, log, on_record)
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -117,6 +99,7 @@ class RunStore:
                 self._append(begun)
                 self._remove_stale()
             yield
+            self._on_record()
 
     def start(
         self,
@@ -284,6 +267,37 @@ def _refuse_links(folder: Path, beginnings: Sequence[str] = ("",)) -> None:
                 f"{path} is a link, and a run writes and removes only what lies in its own folder; put the folder "
                 "that it leads to in its place, or give another folder with --out"
             )
+
+
+def open_journal(folder: Path, config: Config) -> tuple[Journal, RunLog]:
+    """Open the journal of a run's folder, new or begun before, whose other files are as it says, and hold its lock."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise FolderError(f"{folder} is a file; give a folder for the run")
+        fresh = not (folder / JOURNAL).is_file()
+        if fresh and folder.is_dir() and any(path.name != f"{JOURNAL}.lock" for path in folder.iterdir()):
+            raise FolderError(
+                f"{folder} is not a run: it has no file {JOURNAL}, and is not empty; give another folder with --out"
+            )
+        make_folder(folder)
+    except OSError as error:
+        if error.errno in FULL:
+            raise cannot_write(folder, error) from error
+        raise FolderError(f"{folder} cannot be used: {error.strerror}; give another folder with --out") from error
+    journal = Journal.open(folder / JOURNAL)
+    try:
+        log = RunLog.of(journal.records, journal.path)
+        if log.starts:
+            _check_same(folder, log.starts[0].config, config)
+        elif any(path.name not in (JOURNAL, f"{JOURNAL}.lock") for path in folder.iterdir()):
+            raise FolderError(f"{journal.path} is empty, but {folder} is not; give another folder with --out")
+        check_checkpoint(folder, log)
+        _check_accounted(folder, log)
+        _refuse_links(folder)
+    except BaseException:
+        journal.close()
+        raise
+    return journal, log
 
 
 def check_folder(folder: Path, config: Config) -> None:

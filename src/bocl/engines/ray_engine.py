@@ -1,0 +1,215 @@
+"""Runs on a Ray cluster, or on one that is started on this machine.
+
+Every run is made by an actor on some node, in a folder of that node's own. This process keeps the runs' folders up to
+date, record by record (``mirror.py``), and is the only one that writes them. So a node that is lost costs no more than
+the round that it was in the middle of: another actor takes the run up after its last record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from bocl.engines.mirror import Mirror
+from bocl.engines.orders import RunOrder
+from bocl.engines.ray_workers import About, Ended, PartWorker, RunWorker
+from bocl.errors import BoclError, InputError, WorkError
+from bocl.experiment.build import build_stream, module_of
+from bocl.experiment.provenance import versions
+from bocl.extras import needed
+from bocl.settings import to_plain
+from bocl.wording import counted, one_line
+
+MOST_LOSSES = 3  # of a run's worker, without a record between them
+WAIT = 0.1  # seconds between looks for a free worker
+LOOK_AGAIN = 10.0  # seconds after which a cluster that gives none is looked at
+
+
+class RayCluster:
+    """An engine (``orders.py``) on Ray.
+
+    address  of a cluster, `auto` for the one that this machine belongs to; None: one is started here
+    device   auto, cpu or cuda: what every worker computes on
+    workers  how many at once; None: one for every GPU, or for every core where there is none
+    mixed    whether they may be GPUs of different types
+    """
+
+    shares_device = 1
+
+    def __init__(self, address: str | None, device: str, workers: int | None, *, mixed: bool = False) -> None:
+        if device not in ("auto", "cpu", "cuda"):
+            raise InputError(f"--device {device}: Ray says which GPU a worker has; give cpu, cuda or auto")
+        self._ray = needed("ray", "ray", "--engine ray makes runs on a Ray cluster")
+        self._connect(address, workers)
+        there = self._ray.cluster_resources()
+        self._unit = "CPU" if device == "cpu" or (device == "auto" and not there.get("GPU")) else "GPU"
+        most = int(there.get(self._unit, 0))
+        if not most or (workers or 0) > most:
+            self._ray.shutdown()
+            asked = f"--workers {workers}" if most else f"--device {device}"
+            raise InputError(f"{asked}: the cluster has {counted(most, self._unit)}; ask for no more than it has")
+        self.workers = workers or most
+        self._device = "cpu" if self._unit == "CPU" else "cuda"
+        self._mixed = mixed
+        self._first: About | None = None  # what workers are compared with
+        self._stopping = False
+        self._actors: list[Any] = []
+        self._coming: dict[Any, Any] = {}  # what a worker will say of itself → the worker
+        self._free: SimpleQueue[Any] = SimpleQueue()
+        self._streams: dict[str, Any] = {}
+        self._one_at_a_time = threading.Lock()
+
+    def _connect(self, address: str | None, workers: int | None) -> None:
+        options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+        if address is None:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            options |= {"num_cpus": max(workers or 0, os.cpu_count() or 1), "include_dashboard": False}
+        try:
+            self._ray.init(address=address or "local", **options)
+        except (ConnectionError, ValueError, RuntimeError, AssertionError, OSError) as error:
+            reason = one_line(str(error).strip().partition("\n")[0])
+            raise InputError(
+                f"--address {address or '(none)'}: Ray cannot be reached or started: {reason}; start a cluster with "
+                "`ray start --head`, with the same versions on every node, or leave out --address"
+            ) from error
+
+    def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
+        """Make runs; see ``Engine``."""
+        single = orders[0].settings() if len(orders) == 1 else None
+        helpers = min(single.search.parts, self.workers) - 1 if single else 0
+        try:
+            imports = single.network.build if single and module_of(single.network) else None
+            parts = [self._start(PartWorker, self._device, imports) for _ in range(helpers)]
+            for actor in parts:
+                self._check(self._told(actor.about.remote()))
+            for _ in range(min(len(orders), self.workers - helpers)):
+                self._hire()
+            with ThreadPoolExecutor(self.workers) as pool:
+                running = {pool.submit(self._make, order, parts): order for order in orders}
+                try:
+                    for done in as_completed(running):
+                        ended(running[done], done.result())
+                except BaseException:
+                    self._stopping = True
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    for actor in self._actors:
+                        self._ray.kill(actor)
+                    raise
+        finally:
+            self._ray.shutdown()
+
+    def machine(self) -> dict[str, Any]:
+        """Describe what its workers run on."""
+        return {"device": self._device, "name": self._first.device if self._first else "", "system": "Ray"}
+
+    def _start(self, kind: type, *arguments: Any) -> Any:
+        resources = {"num_cpus": 1} if self._unit == "CPU" else {"num_cpus": 0, "num_gpus": 1}
+        actor = self._ray.remote(kind).options(**resources, scheduling_strategy="SPREAD").remote(*arguments)
+        self._actors.append(actor)
+        return actor
+
+    def _hire(self) -> None:
+        """Ask for a worker; it is free once the cluster has room for it."""
+        actor = self._start(RunWorker, self._device)
+        with self._one_at_a_time:
+            self._coming[actor.about.remote()] = actor
+
+    def _told(self, coming: Any) -> About:
+        try:
+            found: About = self._ray.get(coming)
+        except self._ray.exceptions.RayError as error:
+            lines = [line for line in str(error).strip().splitlines() if line.strip()]
+            raise WorkError(f"a worker could not start: {one_line(lines[-1])}") from error
+        return found
+
+    def _check(self, found: About) -> None:
+        """Refuse a worker whose results could have other bits than those of the others."""
+        ours = versions()
+        for name, version in found.versions.items():
+            if name != "commit" and ours.get(name) != version:
+                raise InputError(
+                    f"{found.node} has {name} {version}, and this machine {ours.get(name)}; install the same on all"
+                )
+        first = self._first = self._first or found
+        if first.device != found.device and not self._mixed:
+            raise InputError(
+                f"{first.node} has {first.device}, and {found.node} {found.device}, on which a run has other bits; "
+                "use nodes of one type, or allow it with --mixed-devices"
+            )
+
+    def _worker(self) -> Any:
+        """Wait for a free worker. What is wrong with the cluster, so that no run can be made, is raised."""
+        looked = time.monotonic()
+        while not self._stopping:
+            with self._one_at_a_time:
+                ready, _ = self._ray.wait([*self._coming], num_returns=len(self._coming), timeout=0)
+                for coming in ready:
+                    actor = self._coming.pop(coming)
+                    self._check(self._told(coming))
+                    self._free.put(actor)
+            with suppress(Empty):
+                return self._free.get(timeout=WAIT)
+            if time.monotonic() - looked > LOOK_AGAIN:
+                looked = time.monotonic()
+                if not self._ray.cluster_resources().get(self._unit):
+                    raise WorkError(f"the cluster has no {self._unit} left; run the same command again to resume")
+        raise WorkError("stopped")
+
+    def _make(self, order: RunOrder, parts: Sequence[Any]) -> str:
+        """Make a run; return why it failed, '' if it did not. What is wrong with the cluster is raised."""
+        try:
+            stream = self._stream(order)
+            mirror = Mirror(Path(order.folder), order.settings())
+        except BoclError as error:
+            return one_line(str(error))
+        losses = 0
+        try:
+            while True:
+                worker, records = self._worker(), mirror.records
+                try:
+                    said = self._follow(worker, order, stream, parts, mirror)
+                except self._ray.exceptions.RayTaskError as raised:  # before the run began
+                    said = one_line(str(raised.cause))
+                except self._ray.exceptions.RayError as raised:
+                    if self._stopping:
+                        return "stopped"
+                    self._hire()
+                    losses = 1 if mirror.records > records else losses + 1
+                    if losses == MOST_LOSSES:
+                        return f"its worker was lost {losses} times: {one_line(str(raised).strip().splitlines()[0])}"
+                    continue
+                except BoclError as raised:  # this machine's disk is full, say: the worker goes on for nobody
+                    self._ray.kill(worker)
+                    self._hire()
+                    return one_line(str(raised))
+                self._free.put(worker)
+                return said
+        finally:
+            mirror.close()
+
+    def _follow(self, worker: Any, order: RunOrder, stream: Any, parts: Sequence[Any], mirror: Mirror) -> str:
+        """Let a worker make a run, and do in its folder what the worker does; return why it failed."""
+        make = worker.make.options(num_returns="streaming")
+        for coming in make.remote(order, self._ray.put(mirror.content()), stream, list(parts)):
+            new = self._ray.get(coming)
+            if isinstance(new, Ended):
+                return new.error
+            mirror.take(new)
+        raise WorkError(f"{order.title}: its worker said nothing of how it ended; run the same command again to resume")
+
+    def _stream(self, order: RunOrder) -> Any:
+        """Return where the cluster keeps the tasks of a run: once for all runs that have the same."""
+        config = order.settings()
+        key = json.dumps([to_plain(config.stream), config.seed, config.network.weights, order.data])
+        with self._one_at_a_time:
+            if key not in self._streams:
+                self._streams[key] = self._ray.put(build_stream(config, order.data))
+            return self._streams[key]

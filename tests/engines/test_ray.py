@@ -1,0 +1,273 @@
+"""Runs on a Ray cluster of several nodes: the same bits as in one process, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from engine_examples import StoppedHere, assert_same_run, small, stop_after, tensors
+
+from bocl.engines.orders import RunOrder
+from bocl.errors import InputError
+from bocl.experiment.run import run
+from bocl.records.journal import read
+from bocl.records.run_log import JOURNAL
+
+pytestmark = [
+    pytest.mark.clusters,
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning", "ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Start Ray once: a head without room for work, and two nodes with room for one worker each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for _ in range(2):
+        made.add_node(num_cpus=1, object_store_memory=100_000_000)
+    made.wait_for_nodes()
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def disconnected():
+    """Leave the cluster after every test, however it ended."""
+    yield
+    import ray
+
+    ray.shutdown()
+
+
+@pytest.fixture
+def ray(cluster):
+    """Return an engine with two workers."""
+    from bocl.engines.ray_engine import RayCluster
+
+    return RayCluster(cluster.address, "cpu", None)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Make the runs in this process, in one part and in two."""
+    place = tmp_path_factory.mktemp("whole")
+    for seed in (0, 1):
+        run(small(f"seed={seed}"), place / f"seed-{seed}", device="cpu")
+    run(small("search.parts=2"), place / "parts", device="cpu")
+    return place
+
+
+def order(folder: Path, *overrides: str) -> RunOrder:
+    return RunOrder.of(folder.name, small(*overrides), folder)
+
+
+def make(engine, orders):
+    """Make runs, and return how each ended."""
+    ended = {}
+    engine(orders, lambda order, error: ended.update({order.title: error}))
+    return ended
+
+
+def soon(so):
+    deadline = time.monotonic() + 120
+    while not so() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert so()
+
+
+def rounds(folder: Path) -> int:
+    """Return how many rounds are on record in this process's folder."""
+    journal = folder / JOURNAL
+    return sum(record["kind"] == "round" for record in read(journal)) if journal.is_file() else 0
+
+
+def worker_pids() -> list[int]:
+    """Return the processes that make runs or train parts, as Ray names them."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if place.read_bytes().startswith((b"ray::RunWorker.make", b"ray::PartWorker.train")):
+                found.append(int(place.parent.name))
+    return found
+
+
+def test_runs_on_two_nodes_are_those_of_one_process(ray, tmp_path, whole):
+    assert ray.workers == 2
+    orders = [order(tmp_path / f"seed-{seed}", f"seed={seed}") for seed in (0, 1)]
+    assert make(ray, orders) == {"seed-0": "", "seed-1": ""}
+    for seed in (0, 1):
+        assert_same_run(tmp_path / f"seed-{seed}", whole / f"seed-{seed}")
+
+
+def test_a_run_s_rounds_are_split_over_two_nodes(ray, tmp_path, whole):
+    assert make(ray, [order(tmp_path / "parts", "search.parts=2")]) == {"parts": ""}
+    assert_same_run(tmp_path / "parts", whole / "parts")
+
+
+def test_a_run_is_resumed_on_another_engine(ray, tmp_path, whole):
+    with pytest.raises(StoppedHere):
+        run(small("seed=0"), tmp_path / "seed-0", device="cpu", callback=stop_after(2))
+    assert len(tensors(tmp_path / "seed-0")) > 0
+    assert make(ray, [order(tmp_path / "seed-0", "seed=0")]) == {"seed-0": ""}
+    assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+def test_a_worker_that_is_killed_costs_its_round(ray, tmp_path, whole):
+    killed = []
+
+    def kill():
+        soon(lambda: rounds(tmp_path / "seed-0") >= 1 and worker_pids())
+        killed.extend(worker_pids()[:1])
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert make(ray, [order(tmp_path / "seed-0", "seed=0")]) == {"seed-0": ""}
+    killer.join()
+    assert killed
+    sessions = [record for record in read(tmp_path / "seed-0" / JOURNAL) if record["kind"] == "start"]
+    assert len(sessions) == 2
+    assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+@pytest.mark.parametrize("what", ["runs", "parts"])
+def test_a_node_that_goes_half_way_costs_its_rounds(cluster, ray, tmp_path, whole, what):
+    names = ["seed-0", "seed-1"] if what == "runs" else ["parts"]
+    settings = {"seed-0": "seed=0", "seed-1": "seed=1", "parts": "search.parts=2"}
+    gone = []
+
+    def remove():
+        soon(lambda: all(rounds(tmp_path / name) >= 1 for name in names))
+        here = ray._ray.get_runtime_context().get_node_id()  # whose end would be that of this process's cluster
+        gone.append(next(node for node in cluster.worker_nodes if node.node_id != here))
+        cluster.remove_node(gone[0], allow_graceful=False)
+
+    remover = threading.Thread(target=remove)
+    remover.start()
+    try:
+        assert make(ray, [order(tmp_path / name, settings[name]) for name in names]) == dict.fromkeys(names, "")
+    finally:
+        remover.join()
+        cluster.add_node(num_cpus=1, object_store_memory=100_000_000)
+        cluster.wait_for_nodes()
+    for name in names:
+        assert_same_run(tmp_path / name, whole / name)
+
+
+STUDY = """
+import sys
+from pathlib import Path
+from engine_examples import small
+from bocl.engines.orders import RunOrder
+from bocl.engines.ray_engine import RayCluster
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    RayCluster(sys.argv[2], "cpu", None)([RunOrder.of("seed-0", small("seed=0"), folder)], print)
+"""
+
+
+def test_a_driver_that_is_killed_and_started_again_goes_on(cluster, tmp_path, whole):
+    (tmp_path / "drive.py").write_text(STUDY)
+    words = [sys.executable, str(tmp_path / "drive.py"), str(tmp_path / "seed-0"), cluster.address]
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    options = {"env": {**os.environ, "PYTHONPATH": paths}, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(words, **options) as driver:
+        soon(lambda: rounds(tmp_path / "seed-0") >= 1)
+        driver.kill()
+    at_first = rounds(tmp_path / "seed-0")
+    soon(lambda: not worker_pids())  # no run outlives who asked for it
+    subprocess.run(words, check=True, **options)
+    assert at_first < rounds(tmp_path / "seed-0")
+    assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+def test_what_is_wrong_with_a_run_is_told_once(ray, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "mine.txt").write_text("not a run")
+    bad = RunOrder.of("bad", small("stream.name=permuted-mnist"), tmp_path / "bad", data=str(tmp_path))
+    ended = make(ray, [order(tmp_path / "mine"), bad, order(tmp_path / "good", "stream.tasks=1")])
+    assert ended["good"] == ""
+    assert "is not a run" in ended["mine"]
+    assert "train-images-idx3-ubyte.gz" in ended["bad"]
+    assert (tmp_path / "mine" / "mine.txt").read_text() == "not a run"
+    assert len(list((tmp_path / "mine").iterdir())) == 1
+
+
+def test_a_node_without_the_files_of_a_user_s_stream_is_named(cluster, tmp_path):
+    """The files are at this machine when the work is planned, and gone when a node reads them."""
+    from bocl.engines.ray_engine import RayCluster
+
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in ("a.csv", "b.csv"):
+        (own / name).write_text("x,y,label\n" + "".join(f"{n},{-n},{n % 2}\n" for n in range(60)))
+    config = small(f"stream.name={own}", "stream.tasks=2", "network.arguments={inputs = 2, hidden = [4]}")
+    engine = RayCluster(cluster.address, "cpu", 1)
+    engine._stream(wanted := RunOrder.of("own", config, tmp_path / "run"))
+    shutil.rmtree(own)
+    ended = make(engine, [wanted])
+    assert "a.csv" in ended["own"]
+    assert "(on " in ended["own"]
+
+
+def test_a_disk_that_is_full_on_a_node_loses_nothing(ray, tmp_path, whole, monkeypatch):
+    """Files of the worker may have 30 kB: enough for rounds, not for the first checkpoint."""
+    from bocl.engines import ray_workers
+
+    real = ray_workers.RunWorker
+
+    class Cramped(real):
+        def make(self, *arguments):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            return super().make(*arguments)
+
+    monkeypatch.setattr("bocl.engines.ray_engine.RunWorker", Cramped)
+    ended = make(ray, [order(tmp_path / "seed-0", "seed=0")])
+    assert "cannot be written" in ended["seed-0"]
+    assert str(tmp_path / "seed-0") in ended["seed-0"]
+    monkeypatch.undo()
+    run(small("seed=0"), tmp_path / "seed-0", device="cpu")
+    assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+def test_what_a_cluster_has_not_is_refused(cluster):
+    from bocl.engines.ray_engine import RayCluster
+
+    with pytest.raises(InputError, match="--workers 9: the cluster has 2 CPUs; ask for no more than it has"):
+        RayCluster(cluster.address, "cpu", 9)
+    with pytest.raises(InputError, match="--device cuda: the cluster has 0 GPUs"):
+        RayCluster(cluster.address, "cuda", None)
+    with pytest.raises(InputError, match="--device cuda:1: Ray says which GPU a worker has"):
+        RayCluster(cluster.address, "cuda:1", None)
+
+
+def test_a_wrong_address_is_refused_in_one_line():
+    from bocl.engines.ray_engine import RayCluster
+
+    with pytest.raises(
+        InputError, match=r"--address 127\.0\.0\.1:1: Ray cannot be reached or started: .*ray start --head"
+    ):
+        RayCluster("127.0.0.1:1", "cpu", None)
+
+
+def test_a_node_with_other_versions_is_refused(cluster, tmp_path, monkeypatch):
+    from bocl.engines import ray_engine
+
+    monkeypatch.setattr(ray_engine, "versions", lambda: {"torch": "1.0"})
+    engine = ray_engine.RayCluster(cluster.address, "cpu", None)
+    with pytest.raises(InputError, match=r"has torch .*, and this machine 1\.0; install the same on all"):
+        make(engine, [order(tmp_path / "seed-0", "seed=0")])
