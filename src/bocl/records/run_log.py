@@ -61,6 +61,7 @@ class Start:
     versions       of bocl, its commit, Python and the libraries
     data           fingerprint of the data
     machine        device, its name, system, threads
+    node           name of the host, for people; "" in early records
     shares_device  how many runs shared it; if more than one, times are not the run's own
     time           when it began, for people
     prior_trials   sha256 of the file its searches start from; "" without one, and in early records
@@ -84,6 +85,7 @@ class Start:
     given: tuple[GivenTask, ...] = ()
     base: Sha256 | Literal[""] = ""
     base_stored: Natural = 0
+    node: str = ""
 
     @property
     def tasks(self) -> int:
