@@ -6,15 +6,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from bocl.records.outlook import Outlook, Standing, State
 from bocl.records.progress import Progress
-from bocl.wording import counted, one_line, roughly
+from bocl.wording import one_line, roughly, shortened
 
-_COLUMNS = ("tasks", "children\n(rounds)", "ACC", "on", "wrote", "left")
+_TITLES = (("", "children", "", "", "", ""), ("tasks", "(rounds)", "ACC", "on", "wrote", "left"))
+_LEFT = 3  # the one column that is aligned to the left
 _GAP = 2
 _NARROWEST = 12  # columns for the name of a run, and for that of its host
 _MOST_PROBLEMS = 3  # where the table has to fit a screen
@@ -30,7 +31,7 @@ def overview(found: Outlook, width: int, height: int | None = None) -> Renderabl
     """
     problems = [one.run.problem for one in found.runs if one.run.problem]
     shown = problems if height is None else problems[:_MOST_PROBLEMS]
-    around = 6 + len(shown)  # the folder, two lines of titles, those below the rows
+    around = 5 + len(shown)  # the folder, two lines of titles, the legend, the totals
     rows = list(found.runs) if height is None else _most_urgent(found.runs, max(height - around, 1))
     base, hidden = _common_folder([one.run.folder for one in found.runs]), len(found.runs) - len(rows)
     wraps = height is None
@@ -46,29 +47,31 @@ def overview(found: Outlook, width: int, height: int | None = None) -> Renderabl
 
 def totals(found: Outlook) -> str:
     """Return how many runs are in which state, and how long all will take."""
-    states: tuple[State, ...] = ("finished", "under way", "silent", "unreadable")
-    counts = [(state, found.count(state)) for state in states]
-    words = ", ".join(f"{count:,} {state}" for state, count in counts if count)
-    line = f"{counted(len(found.runs), 'run')}: {words}"
+    others: tuple[State, ...] = ("under way", "silent", "unreadable")
+    counts = [(state, found.count(state)) for state in others]
+    words = [f"{found.count('finished'):,} of {len(found.runs):,} {'run' if len(found.runs) == 1 else 'runs'} finished"]
+    line = ", ".join(words + [f"{count:,} {state}" for state, count in counts if count])
     if found.left is None:
         return f"{line}; time left not known"
     if found.left or not found.whole:
-        return f"{line}; {'' if found.whole else 'more than '}{roughly(found.left)} left at this pace"
+        return f"{line}; {'' if found.whole else 'over '}{roughly(found.left)} left"
     return line
 
 
-def _table(rows: Sequence[Standing], base: Path, width: int) -> Table:
-    cells = [_cells(one) for one in rows]
-    titles = [max(map(len, title.split("\n"))) for title in _COLUMNS]
-    taken = [max([title, *(len(row[place]) for row in cells)]) + _GAP for place, title in enumerate(titles)]
-    room = max(width - sum(taken), _NARROWEST)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    table.add_column("run", no_wrap=True, max_width=room, overflow="ellipsis")
-    for title in _COLUMNS:
-        table.add_column(title, no_wrap=True, justify="left" if title == "on" else "right", overflow="ellipsis")
-    for one, row in zip(rows, cells, strict=True):
-        name = _ending(_name(one.run, base), room)
-        table.add_row(*map(Text, (name, *row)), style="dim" if one.state == "finished" else None)
+def _table(runs: Sequence[Standing], base: Path, width: int) -> Text:
+    """Return titles and a row for every run, padded by hand: rich's own tables take seconds for thousands of rows."""
+    cells = [_cells(one) for one in runs]
+    taken = [max(map(cell_len, column)) for column in zip(*_TITLES, *cells, strict=True)]
+    room = max(width - sum(taken) - _GAP * len(taken), _NARROWEST)
+    names = [_ending(_name(one.run, base), room) for one in runs]
+    room = max(map(cell_len, ["run", *names]))
+    table = Text(no_wrap=True, overflow="ellipsis", end="")
+    for name, row, one in zip(("", "run", *names), (*_TITLES, *cells), (None, None, *runs), strict=True):
+        padded = [set_cell_size(name, room)]
+        for place, (cell, size) in enumerate(zip(row, taken, strict=True)):
+            padded.append(set_cell_size(cell, size) if place == _LEFT else " " * (size - cell_len(cell)) + cell)
+        style = "bold" if one is None else "dim" if one.state == "finished" else ""
+        table.append((" " * _GAP).join(padded).rstrip() + "\n", style)
     return table
 
 
@@ -86,9 +89,7 @@ def _cells(one: Standing) -> tuple[str, ...]:
 
 
 def _place(run: Progress) -> str:
-    node = one_line(run.node)
-    node = node if len(node) <= _NARROWEST else f"{node[: _NARROWEST - 1]}…"
-    return f"{node} {one_line(run.device)[:_NARROWEST]}".strip()
+    return " ".join(_beginning(one_line(word), _NARROWEST) for word in (run.node, run.device) if word)
 
 
 def _name(run: Progress, base: Path) -> str:
@@ -96,7 +97,7 @@ def _name(run: Progress, base: Path) -> str:
     name = one_line(os.path.relpath(run.folder, base))
     if not run.method or run.folder.name == f"{run.method}-seed{run.seed}":
         return name
-    return f"{name} ({one_line(run.method)}, seed {run.seed})"
+    return f"{name} ({one_line(shortened(run.method))}, seed {run.seed})"
 
 
 def _common_folder(folders: Sequence[Path]) -> Path:
@@ -114,9 +115,17 @@ def _most_urgent(runs: Sequence[Standing], most: int) -> list[Standing]:
     return [runs[place] for place in sorted(kept)]
 
 
+def _beginning(text: str, most: int) -> str:
+    return text if cell_len(text) <= most else f"{set_cell_size(text, most - 1).rstrip()}…"
+
+
 def _ending(text: str, most: int) -> str:
     """Return the end of a text that is too long: of a path, it tells runs apart."""
-    return text if len(text) <= most else f"…{text[len(text) - most + 1 :]}"
+    if cell_len(text) <= most:
+        return text
+    while cell_len(text) >= most:
+        text = text[1:]
+    return f"…{text}"
 
 
 def _line(text: str, wraps: bool, style: str = "") -> Text:

@@ -13,15 +13,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
-from bocl.errors import BoclError, FolderError
+from pydantic import Field
+
+from bocl.checks import Fraction
+from bocl.errors import BoclError, FolderError, InputError
 from bocl.records.earlier import upgrade
 from bocl.records.identity import relevant_settings
-from bocl.records.journal import FORMAT, READABLE, read
-from bocl.records.run_log import JOURNAL
+from bocl.records.journal import read
+from bocl.records.record import RoundFit, RoundRecord
+from bocl.records.run_log import JOURNAL, Start, read_start
 from bocl.records.summary import journal_of
-from bocl.wording import shortened
+from bocl.settings import parse_value
+
+_Seconds = Annotated[float, Field(ge=0, le=1e9)]
+_Tasks = Annotated[int, Field(le=10**9)]
+_Row = Annotated[tuple[Fraction, ...], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -124,48 +132,45 @@ def runs_under(place: Path) -> list[Path]:
     return sorted(found)
 
 
-def _facts(records: Sequence[dict[str, Any]], journal: Path) -> dict[str, Any]:
+def _facts(records: Iterable[dict[str, Any]], journal: Path) -> dict[str, Any]:
     """Return what records say, as fields of ``Progress``."""
     facts: dict[str, Any] = {}
     seconds: list[float] = []
-    rounds: list[dict[str, Any]] = []
+    rounds: list[tuple[int, dict[str, Any]]] = []  # of the task under way, with their lines
+    trained: list[RoundFit] = []
     line = 0
     try:
-        for line, record in enumerate(records, start=1):
-            match record.get("kind"):
+        for line, record in enumerate(map(upgrade, records), start=1):
+            match record.pop("kind", None):
                 case "start":
-                    facts |= _session(upgrade(record))
+                    facts |= _session(read_start(record))
                 case _ if line == 1:
-                    raise ValueError("the first record must be a start")
-                case "round":
-                    rounds.append(record)
+                    raise InputError("the first record must be a start")
                 case "task":
-                    seconds.append(float(record["seconds"]))
-                    facts["accuracy"] = fmean(record["row"])
-                    rounds = []
+                    seconds.append(parse_value(_Seconds, record.get("seconds"), "task.seconds"))
+                    facts["accuracy"] = fmean(parse_value(_Row, record.get("row"), "task.row"))
+                    rounds.clear()
                 case "pick":
-                    facts["accuracy"] = fmean(record["row"])
-        facts["seconds"] = tuple(seconds)
-        facts["rounds"] = len(rounds)
-        facts["children"] = sum(len(entry["widths"]) for entry in rounds)
-        facts["spent"] = float(sum(fit["seconds"] for entry in rounds for fit in entry["fits"]))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        return {"problem": f"{journal}, line {line}: not a record of a run ({shortened(what)})"}
-    return facts
+                    facts["accuracy"] = fmean(parse_value(_Row, record.get("row"), "pick.row"))
+                case "round":
+                    rounds.append((line, record))
+        for line, record in rounds:  # only these count, so only these are checked  # noqa: B007
+            trained += parse_value(RoundRecord, record, "round").fits
+    except InputError as error:
+        return {"problem": f"{journal}, line {line}: not a record of a run: {error}"}
+    spent = sum(fit.seconds for fit in trained)
+    return {**facts, "seconds": tuple(seconds), "rounds": len(rounds), "children": len(trained), "spent": spent}
 
 
-def _session(start: dict[str, Any]) -> dict[str, Any]:
-    if start["format"] not in READABLE:
-        raise ValueError(f"it has format {start['format']!r}; this version of bocl reads format {FORMAT}")
-    config, stream = start["config"], start["config"]["stream"]
+def _session(start: Start) -> dict[str, Any]:
+    config = start.config
     alike = json.dumps([config["method"], relevant_settings(config)], sort_keys=True)
     return {
-        "method": str(config["method"]),
-        "seed": int(config["seed"]),
-        "stream": str(stream.get("name", "")),
+        "method": config["method"],
+        "seed": config["seed"],
+        "stream": str(config["stream"].get("name", "")),
         "alike": hashlib.sha256(alike.encode()).hexdigest(),
-        "tasks": int(stream["tasks"] or len(start.get("given", ()))),
-        "node": str(start.get("node", "")),
-        "device": str(start["machine"].get("device", "")),
+        "tasks": parse_value(_Tasks, start.tasks, "start.config.stream.tasks"),
+        "node": start.node,
+        "device": str(start.machine.get("device", "")),
     }
