@@ -81,15 +81,14 @@ def test_a_pick_replaces_the_accuracies_of_its_task(tmp_path):
     assert progress_of(write_run(tmp_path, [*WHOLE[:3], pick])).accuracy == 0.75
 
 
-def test_runs_that_differ_in_their_seed_are_alike(tmp_path):
-    config = START["config"]
-    others = [config | {"seed": 1}, config | {"method": "sn"}, config | {"stream": {"tasks": 3}}]
-    first, seed, method, stream = [
-        progress_of(write_run(tmp_path / str(number), [START | {"config": each}])).alike
-        for number, each in enumerate([config, *others])
-    ]
-    assert first == seed
-    assert len({first, method, stream}) == 3
+def test_runs_of_one_method_and_preset_are_alike(tmp_path):
+    config = START["config"] | {"network": {"build": "mlp"}, "recipe": {"epochs": 3}}
+    same = [config, config | {"seed": 1}, config | {"growth": {"attention": False}}]
+    others = [{"method": "sn"}, {"stream": {"tasks": 3}}, {"network": {"build": "lenet"}}, {"recipe": {"epochs": 4}}]
+    runs = [START | {"config": each} for each in (*same, *(config | other for other in others))]
+    alike = [progress_of(write_run(tmp_path / str(number), [start])).alike for number, start in enumerate(runs)]
+    assert len(set(alike[:3])) == 1
+    assert len(set(alike)) == 5
 
 
 def test_a_line_that_is_being_written_is_left_out(tmp_path):

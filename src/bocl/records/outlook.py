@@ -83,9 +83,9 @@ def outlook(runs: Sequence[Progress], now: float) -> Outlook:
     """Return what runs are doing at a time, in seconds since 1970.
 
     A task is expected to take as long as the mean of those that its run has finished, otherwise of those that runs
-    alike have finished (same method, same settings, another seed). Where a method searches, its first task is searched
-    by nobody, so it is expected to take as long as other first tasks, and says nothing about the rest. Of the task
-    under way, training on record and the time since then are done.
+    alike have finished (same method, stream, network and recipe); otherwise nobody knows. Where a method searches,
+    there is no search for the first task, so it is expected to take as long as other first tasks and says nothing about
+    the rest. Of the task under way, training on record and the time since then are done.
 
     All runs are expected to go on as now, with as many at once as are under way: what is left of them all, divided by
     that number, and no less than the most that is left of one.

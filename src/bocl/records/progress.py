@@ -20,7 +20,6 @@ from pydantic import Field
 from bocl.checks import Fraction
 from bocl.errors import BoclError, FolderError, InputError
 from bocl.records.earlier import upgrade
-from bocl.records.identity import relevant_settings
 from bocl.records.journal import read
 from bocl.records.record import RoundFit, RoundRecord
 from bocl.records.run_log import JOURNAL, Start, read_start
@@ -41,7 +40,7 @@ class Progress:
     stamp     of its journal, by which a change shows
     method    "" until its first record is there
     stream    name of its stream
-    alike     the same for all runs of one method and the same settings, seeds apart
+    alike     the same for all runs of one method, stream, network and recipe, whatever else differs: those of a preset
     tasks     how many it has to learn, as far as its last session knew; 0 until its first record is there
     seconds   that each finished task took
     accuracy  mean test accuracy over the finished tasks, by now; None before the first
@@ -164,7 +163,7 @@ def _facts(records: Iterable[dict[str, Any]], journal: Path) -> dict[str, Any]:
 
 def _session(start: Start) -> dict[str, Any]:
     config = start.config
-    alike = json.dumps([config["method"], relevant_settings(config)], sort_keys=True)
+    alike = json.dumps([config.get(name) for name in ("method", "stream", "network", "recipe")], sort_keys=True)
     return {
         "method": config["method"],
         "seed": config["seed"],
