@@ -165,6 +165,20 @@ def test_a_journal_is_read_again_only_when_it_has_changed(tmp_path, monkeypatch)
     assert after[0] is before[0]
 
 
+def test_a_journal_that_could_not_be_read_is_tried_again(tmp_path, monkeypatch):
+    """A file server may be away for a moment."""
+    write_run(tmp_path / "run", WHOLE)
+
+    def away(path):
+        raise FolderError(f"{path}: cannot be read: Stale file handle")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("bocl.records.progress.read", away)
+        before = progress_in([tmp_path])
+    assert "Stale" in before[0].problem
+    assert progress_in([tmp_path], before)[0].finished
+
+
 def test_a_writer_is_not_in_the_way_and_nothing_is_written(tmp_path):
     folder = write_run(tmp_path / "run", WHOLE[:3])
 

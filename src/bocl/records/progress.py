@@ -85,7 +85,7 @@ class Progress:
 def progress_in(places: Iterable[str | Path], before: Sequence[Progress] = ()) -> list[Progress]:
     """Return how far the runs are in these places: runs, or folders with runs at any depth, by name.
 
-    before  what an earlier call returned: a journal that has not changed since is not read again
+    before  what an earlier call returned: a journal that was read then and has not changed since is not read again
     """
     known = {run.folder: run for run in before}
     folders = dict.fromkeys(folder for place in places for folder in runs_under(Path(place)))
@@ -103,7 +103,7 @@ def progress_of(folder: Path, before: Progress | None = None) -> Progress | None
     except OSError as error:
         return Progress(folder, 0.0, (0, 0), problem=f"{journal}: cannot be read: {error.strerror}")
     stamp = (found.st_mtime_ns, found.st_size)
-    if before is not None and before.stamp == stamp:
+    if before is not None and before.stamp == stamp and not before.problem:
         return before
     facts: dict[str, Any] = {}
     try:
