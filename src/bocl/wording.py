@@ -83,6 +83,14 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
+def roughly(seconds: float) -> str:
+    """Return a time in one unit, for an estimate or an age: ``45 s``, ``12 min``, ``5 h``, ``3 days``."""
+    for unit, length, most in (("s", 1, 100), ("min", 60, 100), ("h", 3600, 48)):
+        if (count := round(seconds / length)) < most:
+            return f"{count} {unit}"
+    return f"{round(seconds / 86400)} days"
+
+
 def millions(count: float) -> str:
     """Return a large count in three figures or so."""
     return f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count / 1e3:,.0f} k"

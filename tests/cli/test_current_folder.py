@@ -39,6 +39,7 @@ def forget():
     ("start", "words"),
     [
         (("-m", "bocl"), ("show", "run")),
+        (("-m", "bocl"), ("status", "run")),
         (("-m", "bocl"), ("audit", "run")),
         (("-m", "bocl"), ("run", "digits", "--methods", "sn", *SMALL)),
         (("-P", "-c", SCRIPT), ("audit", "run")),
@@ -135,6 +136,7 @@ def test_runs_and_models_received_from_others_execute_nothing(bocl, tmp_path, fo
     shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
     for words in (
         ("show", "runs"),
+        ("status", "runs"),
         ("show", "runs", "--task", 2),
         ("pareto", "runs"),
         ("trials", "runs"),

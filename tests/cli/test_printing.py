@@ -28,7 +28,7 @@ def make_hostile(folder: Path) -> None:
             parts = {f"{part}{HOSTILE}": number for part, number in record["parameters"].items()}
             record = {**record, "name": HOSTILE, "parameters": parts, "units": {HOSTILE: [1, 1]}}
         if record["kind"] == "start":
-            record = {**record, "groups": [HOSTILE, *record["groups"][1:]]}
+            record = {**record, "groups": [HOSTILE, *record["groups"][1:]], "node": HOSTILE}
         line, head = encode(record, head)
         lines.append(line)
     (folder / "journal.jsonl").write_bytes(b"".join(lines))
@@ -52,6 +52,8 @@ def hostile(tmp_path):
         ("show", (), 0),
         ("show", ("--task", 2), 0),
         ("show", ("--json",), 0),
+        ("status", (), 0),
+        ("status", ("--json",), 0),
         ("pareto", (), 0),
         ("pareto", ("--json",), 0),
         ("audit", (), 1),

@@ -15,6 +15,7 @@ from bocl.experiment import audit as audit_module
 from bocl.experiment.audit import DriftError, audit, check_untouched
 from bocl.experiment.config import Config
 from bocl.experiment.proof import make_canaries
+from bocl.experiment.provenance import node
 from bocl.experiment.run import run
 from bocl.experiment.store import RunStore
 from bocl.method_table import METHODS
@@ -158,6 +159,17 @@ def test_on_another_machine_logits_may_differ_in_their_last_bits(learnt, monkeyp
     check_untouched(store.folder, store.log, learner, (0.5, 0.5, 0.5))
     monkeypatch.setattr(Fixed, "predict", lambda self, x, task: predict(self, x, task) * 1.1)
     with pytest.raises(DriftError, match=r"0\.001 is allowed here"):
+        check_untouched(store.folder, store.log, learner, (0.5, 0.5, 0.5))
+
+
+def test_another_host_of_the_same_kind_gives_the_same_bits(learnt, monkeypatch):
+    store, learner = learnt
+    predict = Fixed.predict
+    monkeypatch.setattr("platform.node", lambda: "another.example.org")
+    assert node() == "another", "without its domain"
+    check_untouched(store.folder, store.log, learner, (0.5, 0.5, 0.5))
+    monkeypatch.setattr(Fixed, "predict", lambda self, x, task: predict(self, x, task) * (1 + 1e-5))
+    with pytest.raises(DriftError, match="the logits of its canaries are off"):
         check_untouched(store.folder, store.log, learner, (0.5, 0.5, 0.5))
 
 

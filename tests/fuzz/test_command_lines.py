@@ -180,7 +180,7 @@ def inside(here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
     return here
 
 
-@pytest.mark.parametrize("command", ["run", "validate", "show", "audit", "report"])
+@pytest.mark.parametrize("command", ["run", "validate", "show", "status", "audit", "report"])
 @cases(40)
 @given(options=st.lists(OPTIONS, max_size=4))
 def test_a_command_is_valid_or_refused_in_one_line(inside, command, options):
@@ -204,9 +204,10 @@ def test_list_and_unknown_commands_are_valid_or_refused_in_one_line(inside, opti
 
 
 @cases(30)
-@given(NAMES, st.sampled_from(["run", "show", "audit", "report", "page", "validate", "data", "both"]))
+@given(NAMES, st.sampled_from(["run", "show", "status", "audit", "report", "page", "validate", "data", "both"]))
 @example("full", "run")
 @example("x" * 300, "show")
+@example("full", "status")
 @example("line\nbreak", "validate")
 def test_a_folder_of_any_name_is_used_or_refused_in_one_line(inside, name, command):
     words = {

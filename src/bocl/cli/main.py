@@ -24,6 +24,7 @@ from bocl.cli.report import report_command
 from bocl.cli.run import run_command
 from bocl.cli.serve import serve_command
 from bocl.cli.show import show_command
+from bocl.cli.status import status_command
 from bocl.cli.study import study_command
 from bocl.cli.tasks import tasks_command
 from bocl.cli.track import track_command
@@ -48,6 +49,7 @@ app.command("predict")(predict_command)
 app.command("export")(export_command)
 app.command("serve")(serve_command)
 app.command("study")(study_command)
+app.command("status")(status_command)
 app.command("show")(show_command)
 app.command("pareto")(pareto_command)
 app.command("pick")(pick_command)

@@ -49,6 +49,11 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
 
 
+def node() -> str:
+    """Return the name of the host, without its domain: where a person finds a run. No result depends on it."""
+    return platform.node().partition(".")[0]
+
+
 def _processor() -> str:
     """Return the name of the processor, and the instructions that torch uses of it."""
     names: list[str] = []

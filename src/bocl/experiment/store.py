@@ -29,7 +29,7 @@ from torch import Tensor
 from bocl.errors import ConfigError, DamagedError, FolderError
 from bocl.experiment.config import Config
 from bocl.experiment.proof import hashes
-from bocl.experiment.provenance import machine, versions
+from bocl.experiment.provenance import machine, node, versions
 from bocl.methods.method import Learner
 from bocl.methods.saving import read_state, save, save_added
 from bocl.methods.tensor_files import read_tensors, write_tensors
@@ -130,6 +130,7 @@ class RunStore:
             "base": base,
             "base_stored": learner.parameters().get("base", 0),
             "machine": machine(learner.device),
+            "node": node(),
             "shares_device": shares_device,
             "headline": headline,
             "given": [asdict(task) for task in given],

@@ -61,6 +61,7 @@ class Start:
     versions       of bocl, its commit, Python and the libraries
     data           fingerprint of the data
     machine        device, its name, system, threads
+    node           name of the host, for people; "" in early records
     shares_device  how many runs shared it; if more than one, times are not the run's own
     time           when it began, for people
     prior_trials   sha256 of the file its searches start from; "" without one, and in early records
@@ -84,6 +85,7 @@ class Start:
     given: tuple[GivenTask, ...] = ()
     base: Sha256 | Literal[""] = ""
     base_stored: Natural = 0
+    node: str = ""
 
     @property
     def tasks(self) -> int:
@@ -194,17 +196,7 @@ class RunLog:
         self.lines += 1
 
     def _start(self, content: dict[str, Any]) -> None:
-        if content.get("format") not in READABLE:
-            raise InputError(f"it has format {content.get('format')!r}; this version of bocl reads format {FORMAT}")
-        start: Start = parse_value(Start, content, "start")
-        parse_value(str, start.config.get("method"), "start.config.method")
-        parse_value(int, start.config.get("seed"), "start.config.seed")
-        stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
-        parse_value(
-            PositiveInt | None if start.given else PositiveInt, stream.get("tasks"), "start.config.stream.tasks"
-        )
-        search = parse_value(dict[str, Any], start.config.get("search", {}), "start.config.search")
-        parse_value(float, search.get("memory_gb", 1.0), "start.config.search.memory_gb")
+        start = read_start(content)
         new, known = lasting_settings(start.config), self._settings
         same = all(new[name] == known[name] for name in new.keys() & known.keys())  # a later version may have more
         _require(same, "the sessions have different settings")
@@ -311,6 +303,20 @@ class RunLog:
     def _check_widths(self, widths: Widths) -> None:
         groups = len(self.starts[0].groups)
         _require(len(widths) == groups and min(widths) >= 0, f"widths {widths} do not fit {groups} groups")
+
+
+def read_start(content: Mapping[str, Any]) -> Start:
+    """Return the record of a session, in its present form, checked for itself."""
+    if content.get("format") not in READABLE:
+        raise InputError(f"it has format {content.get('format')!r}; this version of bocl reads format {FORMAT}")
+    start: Start = parse_value(Start, content, "start")
+    parse_value(str, start.config.get("method"), "start.config.method")
+    parse_value(int, start.config.get("seed"), "start.config.seed")
+    stream = parse_value(dict[str, Any], start.config.get("stream"), "start.config.stream")
+    parse_value(PositiveInt | None if start.given else PositiveInt, stream.get("tasks"), "start.config.stream.tasks")
+    search = parse_value(dict[str, Any], start.config.get("search", {}), "start.config.search")
+    parse_value(float, search.get("memory_gb", 1.0), "start.config.search.memory_gb")
+    return start
 
 
 def check_checkpoint(folder: Path, log: RunLog) -> None:
