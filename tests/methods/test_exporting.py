@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors
 import torch
-from exporting_examples import BATCHES, TYPES, adapted, fixed, samples_for, typed_stream
+from exporting_examples import BATCHES, RECIPE, TYPES, adapted, fixed, samples_for, typed_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -26,10 +27,12 @@ from bocl.methods.exporting.card import Recorded
 from bocl.methods.exporting.onnx_file import onnx_of_one, run_onnx
 from bocl.methods.exporting.pt2_file import pt2, run_pt2
 from bocl.records.files import write_whole
+from bocl.tasks.texts import text_format
 
-sys.path.append(str(Path(__file__).parents[1] / "networks"))
+sys.path += [str(Path(__file__).parents[1] / room) for room in ("networks", "tasks")]
 from low_rank_examples import MODULES, Transformer, trained
 from network_examples import NETWORKS, random_stack
+from text_examples import COLOURS, LIKED, encoder, made_up_tokenizers, tokenizer_json
 
 ONNX = pytest.mark.extras("onnx", "onnxscript", "onnxruntime")
 BOTH = [pytest.param("pt2"), pytest.param("onnx", marks=ONNX)]
@@ -283,12 +286,66 @@ def test_what_one_onnx_file_cannot_hold_is_refused_before_it_is_made(tmp_path, m
         fixed(NETWORKS["mlp"](), tasks=1).export(0, tmp_path / "a.onnx", "onnx")
 
 
-def test_a_folder_of_a_task_of_texts_holds_the_tokenizer(tmp_path):
-    learner = adapted("text")
-    learner.text = bocl.tasks.texts.TextFormat('{"model": {"vocab": {"a": 29}}}', 12)
+@pytest.fixture(scope="module")
+def of_texts():
+    """Return a learner of two tasks of texts, whose tokenizer fills up and cuts off in another way than bocl does."""
+    how = text_format(tokenizer_json(), 6, truncate=True)
+    learner = bocl.Fixed(
+        encoder(), pretrained=True, growth=bocl.GrowthSettings(form="low-rank"), recipe=RECIPE, device="cpu"
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        if find_spec("tokenizers") is None:
+            patched.setitem(sys.modules, "tokenizers", made_up_tokenizers())
+        for task in bocl.from_texts([LIKED, COLOURS], how):
+            learner.learn(task)
+    return learner
+
+
+def test_exports_of_texts_hold_the_tokenizer(of_texts, tmp_path):
+    tokenizer = of_texts.text.tokenizer
     for to in ("hub-folder", "peft", "merged"):
-        folder = learner.export(0, tmp_path / to, to).path
-        assert (folder / "tokenizer.json").read_text() == learner.text.tokenizer
+        folder = of_texts.export(0, tmp_path / to, to).path
+        assert (folder / "tokenizer.json").read_text() == tokenizer
+    told = json.loads((tmp_path / "hub-folder" / "config.json").read_text())["samples"]
+    assert told == {"shape": [6], "type": "int64", "columns": [], "padding": 0, "truncate": True}
+    extra = {"about.json": "", "tokenizer.json": ""}
+    torch.export.load(of_texts.export(0, tmp_path / "task.pt2", "pt2").path, extra_files=extra)
+    assert extra["tokenizer.json"] == tokenizer
+    assert json.loads(extra["about.json"])["samples"] == told
+
+
+@ONNX
+@pytest.mark.parametrize("task", [1, None])
+def test_onnx_files_of_texts_hold_the_tokenizer(of_texts, task, tmp_path):
+    import onnxruntime
+
+    path = of_texts.export(task, tmp_path / "texts.onnx", "onnx").path
+    told = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert told["tokenizer.json"] == of_texts.text.tokenizer
+    facts = json.loads(told["bocl"])
+    assert (facts if task else facts["tasks"][0])["samples"]["truncate"]
+
+
+@pytest.mark.extras("tokenizers")
+def test_the_card_of_texts_turns_them_into_what_the_task_takes(of_texts, tmp_path, monkeypatch):
+    folder = of_texts.export(1, tmp_path / "hub", "hub-folder").path
+    monkeypatch.chdir(folder)
+    texts = ["the red film", "a blue song and a red red film", "unheard of", ""]
+    for block in (folder / "README.md").read_text().split("```python\n")[1:]:
+        names = {"texts": texts}
+        exec(block.split("```")[0], names)
+        torch.testing.assert_close(names["network"](names["samples"]), of_texts.predict(texts, 1))
+        assert names.get("labels", of_texts.predict_labels(texts, 1)) == of_texts.predict_labels(texts, 1)
+
+
+@pytest.mark.extras("transformers")
+def test_transformers_reads_the_tokenizer_of_a_folder(of_texts, tmp_path):
+    from transformers import AutoTokenizer
+
+    folder = of_texts.export(0, tmp_path / "hub", "hub-folder").path
+    texts = ["the red film", "a blue song and a red red film"]
+    found = AutoTokenizer.from_pretrained(folder)(texts, padding="max_length", truncation=True)
+    assert found["input_ids"] == of_texts.text.encode(texts).ids.tolist()
 
 
 # -- checks and refusals ---------------------------------------------------------------------------------
@@ -360,7 +417,9 @@ def test_wrong_wishes_are_told_in_one_line(tmp_path):
     taken = tmp_path / "taken"
     taken.write_text("mine")
     for task, path, to, told in (
-        (0, tmp_path / "a", "pt", r"to is 'pt' \(did you mean 'pt2'\?\)"),
+        (0, tmp_path / "a", "pt", r"a task cannot be exported as 'pt' \(did you mean 'pt2'\?\)"),
+        (0, tmp_path / "a", "ONNX", r"as 'ONNX' \(did you mean 'onnx'\?\)"),
+        (0, tmp_path / "a", "html", r"as 'html' \(known: pt2, onnx, safetensors, hub-folder, peft, merged\)"),
         (0, taken, "pt2", "is there already"),
         (0, tmp_path / "none" / "a", "pt2", "is not a folder"),
         (0, tmp_path, "hub-folder", "is not an empty folder"),
