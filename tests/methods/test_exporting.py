@@ -21,11 +21,12 @@ from torch import nn
 import bocl
 from bocl.errors import FolderError, InputError, WorkError
 from bocl.methods.exporting import export as exporting
-from bocl.methods.exporting import onnx_file, safetensors_file
+from bocl.methods.exporting import onnx_file
 from bocl.methods.exporting.canaries import Canaries, check_logits
 from bocl.methods.exporting.card import Recorded
 from bocl.methods.exporting.onnx_file import onnx_of_one, run_onnx
 from bocl.methods.exporting.pt2_file import pt2, run_pt2
+from bocl.methods.exporting.safetensors_file import run_safetensors, safetensors_file
 from bocl.records.files import write_whole
 from bocl.tasks.texts import text_format
 
@@ -64,16 +65,31 @@ def test_a_task_of_an_adapted_module_gives_the_same_logits(name, form, to):
 
 
 @pytest.mark.parametrize("to", BOTH)
-@FEW
-@given(st.data())
-def test_random_networks_and_samples_give_the_same_logits(to, data):
+@pytest.mark.parametrize("method", [bocl.PGN, bocl.FearNet])
+def test_a_task_of_columns_or_memories_gives_the_same_logits(method, to):
+    learner = method(NETWORKS["cnn"](), recipe=RECIPE, device="cpu")
+    for task in range(2):
+        learner.learn(typed_stream("uint8")[task])
+    check(learner, 1, to, "uint8")
+
+
+def drawn(data) -> tuple[bocl.Learner, int, str]:
+    """Draw a learner of a random network, one of its tasks and a type of samples."""
     kinds = data.draw(st.lists(st.sampled_from(["plain", "residual"]), min_size=1, max_size=2), label="kinds")
     widths = [data.draw(st.integers(1, 4), label="width") for _ in kinds]
     norm = data.draw(st.sampled_from(["none", "batch", "group"]), label="norm")
     pool = data.draw(st.sampled_from(["none", "max", "average", "adaptive"]), label="pool")
     kind = data.draw(st.sampled_from(TYPES), label="type of the samples")
     learner = fixed(random_stack(kinds, widths, norm, pool), kind, tasks=2)
-    check(learner, data.draw(st.integers(0, 1), label="task"), to, kind)
+    return learner, data.draw(st.integers(0, 1), label="task"), kind
+
+
+@pytest.mark.parametrize("to", BOTH)
+@FEW
+@given(st.data())
+def test_random_networks_and_samples_give_the_same_logits(to, data):
+    learner, task, kind = drawn(data)
+    check(learner, task, to, kind)
 
 
 # -- one file of tensors ---------------------------------------------------------------------------------
@@ -92,16 +108,14 @@ def test_one_file_of_units_gives_the_same_bits(name, tmp_path):
                 assert torch.equal(module(x), learner.predict(x, task))
 
 
-@pytest.mark.parametrize("method", ["sn", "pgn", "den", "independent"])
-def test_one_file_of_other_methods_gives_the_same_bits(method, tmp_path):
-    kind = {"sn": bocl.SN, "pgn": bocl.PGN, "den": bocl.DEN, "independent": bocl.Independent}[method]
-    learner = kind(NETWORKS["cnn"](), recipe=bocl.Recipe(epochs=1), device="cpu")
-    for task in typed_stream():
-        learner.learn(task)
-    module = bocl.load_module(learner.export(1, tmp_path / "one.safetensors", "safetensors").path, device="cpu")
-    x = samples_for(learner, 1, 7)
-    with torch.no_grad():
-        assert torch.equal(module(x), learner.predict(x, 1))
+@FEW
+@given(st.data())
+def test_one_file_of_random_networks_gives_the_same_bits(data):
+    learner, task, kind = drawn(data)
+    compute = run_safetensors(learner, safetensors_file(learner, task, learner.network.single_task(task)))
+    for count in BATCHES:
+        x = samples_for(learner, task, count, kind)
+        assert torch.equal(compute(x), learner.predict(x, task))
 
 
 @pytest.mark.parametrize("form", ["low-rank", "low-rank, own norms", "whole"])
@@ -201,9 +215,17 @@ np.save(sys.argv[3], found)
 """
 
 
+LEARNERS = {
+    "units": lambda: fixed(NETWORKS["residual, batch norm"](), "uint8"),
+    "factors": lambda: adapted("mobile", "low-rank, own norms"),
+    "texts": lambda: adapted("text"),
+}
+
+
 @pytest.mark.parametrize("to", BOTH)
-def test_an_export_runs_in_a_process_without_bocl(to, tmp_path):
-    learner = fixed(NETWORKS["residual, batch norm"](), "uint8")
+@pytest.mark.parametrize("form", LEARNERS)
+def test_an_export_runs_in_a_process_without_bocl(form, to, tmp_path):
+    learner, kind = LEARNERS[form](), "uint8" if form == "units" else "float32"
     path = learner.export("task 2", tmp_path / f"task.{to}", to).path
     here = str(Path(bocl.__file__).parent).encode()
     parts = [path.read_bytes()]
@@ -211,7 +233,7 @@ def test_an_export_runs_in_a_process_without_bocl(to, tmp_path):
         with zipfile.ZipFile(path) as archive:
             parts = [archive.read(name) for name in archive.namelist()]
     assert not any(here in part for part in parts), "an export does not tell where it was made"
-    x = samples_for(learner, 1, 7, "uint8")
+    x = samples_for(learner, 1, 7, kind)
     np.save(tmp_path / "x.npy", x.numpy())
     places = [str(path), str(tmp_path / "x.npy"), str(tmp_path / "logits.npy")]
     subprocess.run([sys.executable, "-W", "ignore", "-c", _ALONE, *places], check=True, cwd=tmp_path)
@@ -356,7 +378,7 @@ def test_an_export_that_gives_other_logits_leaves_nothing(tmp_path, monkeypatch)
     single = learner.network.single_task(2)
     other = {
         "pt2": lambda _: pt2(learner.module(1)),
-        "safetensors_file": lambda *_: safetensors_file.safetensors_file(learner, 2, single),
+        "safetensors_file": lambda *_: safetensors_file(learner, 2, single),
     }
     for to, made in (("pt2", "pt2"), ("safetensors", "safetensors_file")):
         with monkeypatch.context() as patched:
