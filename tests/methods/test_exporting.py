@@ -434,7 +434,7 @@ def test_what_cannot_be_exported_is_refused_by_name(tmp_path):
     learner.export(0, tmp_path / "a.safetensors", "safetensors")
 
 
-def test_wrong_wishes_are_told_in_one_line(tmp_path):
+def test_wrong_wishes_are_told_in_one_line(tmp_path, monkeypatch):
     learner = fixed(NETWORKS["mlp"](), tasks=1)
     taken = tmp_path / "taken"
     taken.write_text("mine")
@@ -452,6 +452,10 @@ def test_wrong_wishes_are_told_in_one_line(tmp_path):
         with pytest.raises(InputError, match=told):
             learner.export(task, path, to)
     assert taken.read_text() == "mine"
+    with monkeypatch.context() as patched:  # a test that root runs may write anywhere
+        patched.setattr(exporting.os, "access", lambda place, _: place != tmp_path)
+        with pytest.raises(FolderError, match="is a folder that you may not write to; give a place in another"):
+            learner.export(0, tmp_path / "a", "pt2")
     fresh = bocl.SN(NETWORKS["mlp"](), device="cpu")
     with pytest.raises(InputError, match="no task has been learnt"):
         fresh.export(None, tmp_path / "a", "onnx")

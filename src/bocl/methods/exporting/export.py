@@ -193,9 +193,11 @@ def _format(to: str) -> Format:
 
 
 def _check_place(path: Path, form: Format) -> None:
-    """Refuse to write over what is there."""
+    """Refuse to write over what is there, and where nothing may be written."""
     if not path.parent.is_dir():
         raise FolderError(f"{path.parent} is not a folder; give a place in one that is there")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise FolderError(f"{path.parent} is a folder that you may not write to; give a place in another")
     if form in _FOLDERS:
         if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
             raise FolderError(f"{path} is not an empty folder; give a new one")
