@@ -186,6 +186,7 @@ def test_all_tasks_in_one_file_give_each_tasks_logits(kind, tmp_path):
             (found,) = session.run(None, {"x": x.numpy(), "task": np.array(task)})
             assert found.shape == (count, about.classes)
             assert np.abs(found - wanted.numpy()).max() <= OF_LARGEST * float(wanted.abs().max())
+    assert [(each.name, each.shape[:1]) for each in session.get_inputs()] == [("x", ["batch"]), ("task", [])]
     facts = json.loads(session.get_modelmeta().custom_metadata_map["bocl"])
     assert [task["task"] for task in facts["tasks"]] == list(written.tasks)
     if kind == "factors":  # what tasks share is stored once

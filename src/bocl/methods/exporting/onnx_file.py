@@ -101,6 +101,8 @@ def _model(network: TaskNetwork) -> Any:
     assert exported is not None
     model = exported.model_proto
     del model.graph.value_info[:]
+    for value in (*model.graph.input, *model.graph.output):  # or else it is called s77
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
     for node in model.graph.node:  # which says where our files lie
         del node.metadata_props[:]
         node.doc_string = ""
