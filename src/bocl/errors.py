@@ -75,5 +75,6 @@ class NetworkWarning(UserWarning):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` or the list of known words, ready to end a message."""
     known = list(known)
-    close = get_close_matches(word, known, n=1, cutoff=0.6)
-    return f" (did you mean '{close[0]}'?)" if close else f" (known: {', '.join(known)})"
+    by_small_letters = {each.lower(): each for each in known}
+    close = get_close_matches(word.lower(), by_small_letters, n=1, cutoff=0.6)
+    return f" (did you mean '{by_small_letters[close[0]]}'?)" if close else f" (known: {', '.join(known)})"

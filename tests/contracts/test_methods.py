@@ -16,6 +16,7 @@ from torch import nn
 
 from bocl.errors import ConfigError, DataError, InputError, NetworkError, WorkError
 from bocl.method_table import METHODS
+from bocl.methods.exporting.safetensors_file import load_module
 from bocl.methods.fixed import FixedSettings
 from bocl.methods.method import EXTRA, Learner, State
 from bocl.methods.rcl import RCLSettings
@@ -151,6 +152,15 @@ def test_every_task_is_a_module_that_gives_the_bits_of_predict(method, kind):
             for parameter in module.parameters():
                 parameter.zero_()
         assert learner.predict(x, task).abs().max() > 0, "the module's tensors are its own"
+
+
+def test_every_task_is_a_file_that_gives_the_bits_of_predict(method, kind, tmp_path):
+    learner, _ = learnt(method, kind)
+    for task in range(3):
+        path = learner.export(task, tmp_path / f"{task}.safetensors", "safetensors").path
+        x = stream().test_split(task).raw
+        with torch.no_grad():
+            assert torch.equal(load_module(path, device="cpu")(x), learner.predict(x, task))
 
 
 def test_it_learns_an_easy_task_from_training_samples_alone(method, kind):

@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors
 import torch
-from exporting_examples import BATCHES, TYPES, adapted, fixed, samples_for, typed_stream
+from exporting_examples import BATCHES, RECIPE, TYPES, adapted, fixed, samples_for, typed_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -20,16 +21,19 @@ from torch import nn
 import bocl
 from bocl.errors import FolderError, InputError, WorkError
 from bocl.methods.exporting import export as exporting
-from bocl.methods.exporting import onnx_file, safetensors_file
+from bocl.methods.exporting import onnx_file
 from bocl.methods.exporting.canaries import Canaries, check_logits
 from bocl.methods.exporting.card import Recorded
 from bocl.methods.exporting.onnx_file import onnx_of_one, run_onnx
 from bocl.methods.exporting.pt2_file import pt2, run_pt2
+from bocl.methods.exporting.safetensors_file import run_safetensors, safetensors_file
 from bocl.records.files import write_whole
+from bocl.tasks.texts import text_format
 
-sys.path.append(str(Path(__file__).parents[1] / "networks"))
+sys.path += [str(Path(__file__).parents[1] / room) for room in ("networks", "tasks")]
 from low_rank_examples import MODULES, Transformer, trained
 from network_examples import NETWORKS, random_stack
+from text_examples import COLOURS, LIKED, encoder, made_up_tokenizers, tokenizer_json
 
 ONNX = pytest.mark.extras("onnx", "onnxscript", "onnxruntime")
 BOTH = [pytest.param("pt2"), pytest.param("onnx", marks=ONNX)]
@@ -61,16 +65,31 @@ def test_a_task_of_an_adapted_module_gives_the_same_logits(name, form, to):
 
 
 @pytest.mark.parametrize("to", BOTH)
-@FEW
-@given(st.data())
-def test_random_networks_and_samples_give_the_same_logits(to, data):
+@pytest.mark.parametrize("method", [bocl.PGN, bocl.FearNet])
+def test_a_task_of_columns_or_memories_gives_the_same_logits(method, to):
+    learner = method(NETWORKS["cnn"](), recipe=RECIPE, device="cpu")
+    for task in range(2):
+        learner.learn(typed_stream("uint8")[task])
+    check(learner, 1, to, "uint8")
+
+
+def drawn(data) -> tuple[bocl.Learner, int, str]:
+    """Draw a learner of a random network, one of its tasks and a type of samples."""
     kinds = data.draw(st.lists(st.sampled_from(["plain", "residual"]), min_size=1, max_size=2), label="kinds")
     widths = [data.draw(st.integers(1, 4), label="width") for _ in kinds]
     norm = data.draw(st.sampled_from(["none", "batch", "group"]), label="norm")
     pool = data.draw(st.sampled_from(["none", "max", "average", "adaptive"]), label="pool")
     kind = data.draw(st.sampled_from(TYPES), label="type of the samples")
     learner = fixed(random_stack(kinds, widths, norm, pool), kind, tasks=2)
-    check(learner, data.draw(st.integers(0, 1), label="task"), to, kind)
+    return learner, data.draw(st.integers(0, 1), label="task"), kind
+
+
+@pytest.mark.parametrize("to", BOTH)
+@FEW
+@given(st.data())
+def test_random_networks_and_samples_give_the_same_logits(to, data):
+    learner, task, kind = drawn(data)
+    check(learner, task, to, kind)
 
 
 # -- one file of tensors ---------------------------------------------------------------------------------
@@ -89,16 +108,14 @@ def test_one_file_of_units_gives_the_same_bits(name, tmp_path):
                 assert torch.equal(module(x), learner.predict(x, task))
 
 
-@pytest.mark.parametrize("method", ["sn", "pgn", "den", "independent"])
-def test_one_file_of_other_methods_gives_the_same_bits(method, tmp_path):
-    kind = {"sn": bocl.SN, "pgn": bocl.PGN, "den": bocl.DEN, "independent": bocl.Independent}[method]
-    learner = kind(NETWORKS["cnn"](), recipe=bocl.Recipe(epochs=1), device="cpu")
-    for task in typed_stream():
-        learner.learn(task)
-    module = bocl.load_module(learner.export(1, tmp_path / "one.safetensors", "safetensors").path, device="cpu")
-    x = samples_for(learner, 1, 7)
-    with torch.no_grad():
-        assert torch.equal(module(x), learner.predict(x, 1))
+@FEW
+@given(st.data())
+def test_one_file_of_random_networks_gives_the_same_bits(data):
+    learner, task, kind = drawn(data)
+    compute = run_safetensors(learner, safetensors_file(learner, task, learner.network.single_task(task)))
+    for count in BATCHES:
+        x = samples_for(learner, task, count, kind)
+        assert torch.equal(compute(x), learner.predict(x, task))
 
 
 @pytest.mark.parametrize("form", ["low-rank", "low-rank, own norms", "whole"])
@@ -169,6 +186,7 @@ def test_all_tasks_in_one_file_give_each_tasks_logits(kind, tmp_path):
             (found,) = session.run(None, {"x": x.numpy(), "task": np.array(task)})
             assert found.shape == (count, about.classes)
             assert np.abs(found - wanted.numpy()).max() <= OF_LARGEST * float(wanted.abs().max())
+    assert [(each.name, each.shape[:1]) for each in session.get_inputs()] == [("x", ["batch"]), ("task", [])]
     facts = json.loads(session.get_modelmeta().custom_metadata_map["bocl"])
     assert [task["task"] for task in facts["tasks"]] == list(written.tasks)
     if kind == "factors":  # what tasks share is stored once
@@ -198,9 +216,17 @@ np.save(sys.argv[3], found)
 """
 
 
+LEARNERS = {
+    "units": lambda: fixed(NETWORKS["residual, batch norm"](), "uint8"),
+    "factors": lambda: adapted("mobile", "low-rank, own norms"),
+    "texts": lambda: adapted("text"),
+}
+
+
 @pytest.mark.parametrize("to", BOTH)
-def test_an_export_runs_in_a_process_without_bocl(to, tmp_path):
-    learner = fixed(NETWORKS["residual, batch norm"](), "uint8")
+@pytest.mark.parametrize("form", LEARNERS)
+def test_an_export_runs_in_a_process_without_bocl(form, to, tmp_path):
+    learner, kind = LEARNERS[form](), "uint8" if form == "units" else "float32"
     path = learner.export("task 2", tmp_path / f"task.{to}", to).path
     here = str(Path(bocl.__file__).parent).encode()
     parts = [path.read_bytes()]
@@ -208,7 +234,7 @@ def test_an_export_runs_in_a_process_without_bocl(to, tmp_path):
         with zipfile.ZipFile(path) as archive:
             parts = [archive.read(name) for name in archive.namelist()]
     assert not any(here in part for part in parts), "an export does not tell where it was made"
-    x = samples_for(learner, 1, 7, "uint8")
+    x = samples_for(learner, 1, 7, kind)
     np.save(tmp_path / "x.npy", x.numpy())
     places = [str(path), str(tmp_path / "x.npy"), str(tmp_path / "logits.npy")]
     subprocess.run([sys.executable, "-W", "ignore", "-c", _ALONE, *places], check=True, cwd=tmp_path)
@@ -283,12 +309,66 @@ def test_what_one_onnx_file_cannot_hold_is_refused_before_it_is_made(tmp_path, m
         fixed(NETWORKS["mlp"](), tasks=1).export(0, tmp_path / "a.onnx", "onnx")
 
 
-def test_a_folder_of_a_task_of_texts_holds_the_tokenizer(tmp_path):
-    learner = adapted("text")
-    learner.text = bocl.tasks.texts.TextFormat('{"model": {"vocab": {"a": 29}}}', 12)
+@pytest.fixture(scope="module")
+def of_texts():
+    """Return a learner of two tasks of texts, whose tokenizer fills up and cuts off in another way than bocl does."""
+    how = text_format(tokenizer_json(), 6, truncate=True)
+    learner = bocl.Fixed(
+        encoder(), pretrained=True, growth=bocl.GrowthSettings(form="low-rank"), recipe=RECIPE, device="cpu"
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        if find_spec("tokenizers") is None:
+            patched.setitem(sys.modules, "tokenizers", made_up_tokenizers())
+        for task in bocl.from_texts([LIKED, COLOURS], how):
+            learner.learn(task)
+    return learner
+
+
+def test_exports_of_texts_hold_the_tokenizer(of_texts, tmp_path):
+    tokenizer = of_texts.text.tokenizer
     for to in ("hub-folder", "peft", "merged"):
-        folder = learner.export(0, tmp_path / to, to).path
-        assert (folder / "tokenizer.json").read_text() == learner.text.tokenizer
+        folder = of_texts.export(0, tmp_path / to, to).path
+        assert (folder / "tokenizer.json").read_text() == tokenizer
+    told = json.loads((tmp_path / "hub-folder" / "config.json").read_text())["samples"]
+    assert told == {"shape": [6], "type": "int64", "columns": [], "padding": 0, "truncate": True}
+    extra = {"about.json": "", "tokenizer.json": ""}
+    torch.export.load(of_texts.export(0, tmp_path / "task.pt2", "pt2").path, extra_files=extra)
+    assert extra["tokenizer.json"] == tokenizer
+    assert json.loads(extra["about.json"])["samples"] == told
+
+
+@ONNX
+@pytest.mark.parametrize("task", [1, None])
+def test_onnx_files_of_texts_hold_the_tokenizer(of_texts, task, tmp_path):
+    import onnxruntime
+
+    path = of_texts.export(task, tmp_path / "texts.onnx", "onnx").path
+    told = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert told["tokenizer.json"] == of_texts.text.tokenizer
+    facts = json.loads(told["bocl"])
+    assert (facts if task else facts["tasks"][0])["samples"]["truncate"]
+
+
+@pytest.mark.extras("tokenizers")
+def test_the_card_of_texts_turns_them_into_what_the_task_takes(of_texts, tmp_path, monkeypatch):
+    folder = of_texts.export(1, tmp_path / "hub", "hub-folder").path
+    monkeypatch.chdir(folder)
+    texts = ["the red film", "a blue song and a red red film", "unheard of", ""]
+    for block in (folder / "README.md").read_text().split("```python\n")[1:]:
+        names = {"texts": texts}
+        exec(block.split("```")[0], names)
+        torch.testing.assert_close(names["network"](names["samples"]), of_texts.predict(texts, 1))
+        assert names.get("labels", of_texts.predict_labels(texts, 1)) == of_texts.predict_labels(texts, 1)
+
+
+@pytest.mark.extras("transformers")
+def test_transformers_reads_the_tokenizer_of_a_folder(of_texts, tmp_path):
+    from transformers import AutoTokenizer
+
+    folder = of_texts.export(0, tmp_path / "hub", "hub-folder").path
+    texts = ["the red film", "a blue song and a red red film"]
+    found = AutoTokenizer.from_pretrained(folder)(texts, padding="max_length", truncation=True)
+    assert found["input_ids"] == of_texts.text.encode(texts).ids.tolist()
 
 
 # -- checks and refusals ---------------------------------------------------------------------------------
@@ -299,7 +379,7 @@ def test_an_export_that_gives_other_logits_leaves_nothing(tmp_path, monkeypatch)
     single = learner.network.single_task(2)
     other = {
         "pt2": lambda _: pt2(learner.module(1)),
-        "safetensors_file": lambda *_: safetensors_file.safetensors_file(learner, 2, single),
+        "safetensors_file": lambda *_: safetensors_file(learner, 2, single),
     }
     for to, made in (("pt2", "pt2"), ("safetensors", "safetensors_file")):
         with monkeypatch.context() as patched:
@@ -355,12 +435,14 @@ def test_what_cannot_be_exported_is_refused_by_name(tmp_path):
     learner.export(0, tmp_path / "a.safetensors", "safetensors")
 
 
-def test_wrong_wishes_are_told_in_one_line(tmp_path):
+def test_wrong_wishes_are_told_in_one_line(tmp_path, monkeypatch):
     learner = fixed(NETWORKS["mlp"](), tasks=1)
     taken = tmp_path / "taken"
     taken.write_text("mine")
     for task, path, to, told in (
-        (0, tmp_path / "a", "pt", r"to is 'pt' \(did you mean 'pt2'\?\)"),
+        (0, tmp_path / "a", "pt", r"a task cannot be exported as 'pt' \(did you mean 'pt2'\?\)"),
+        (0, tmp_path / "a", "ONNX", r"as 'ONNX' \(did you mean 'onnx'\?\)"),
+        (0, tmp_path / "a", "html", r"as 'html' \(known: pt2, onnx, safetensors, hub-folder, peft, merged\)"),
         (0, taken, "pt2", "is there already"),
         (0, tmp_path / "none" / "a", "pt2", "is not a folder"),
         (0, tmp_path, "hub-folder", "is not an empty folder"),
@@ -371,6 +453,10 @@ def test_wrong_wishes_are_told_in_one_line(tmp_path):
         with pytest.raises(InputError, match=told):
             learner.export(task, path, to)
     assert taken.read_text() == "mine"
+    with monkeypatch.context() as patched:  # a test that root runs may write anywhere
+        patched.setattr(exporting.os, "access", lambda place, _: place != tmp_path)
+        with pytest.raises(FolderError, match="is a folder that you may not write to; give a place in another"):
+            learner.export(0, tmp_path / "a", "pt2")
     fresh = bocl.SN(NETWORKS["mlp"](), device="cpu")
     with pytest.raises(InputError, match="no task has been learnt"):
         fresh.export(None, tmp_path / "a", "onnx")

@@ -80,7 +80,7 @@ def test_without_a_task_it_is_guessed(together, tmp_path):
 def test_a_run_that_keeps_nothing_to_guess_by_says_so(app):
     status, found = told(ask(app, "POST", "/predict", as_json(images(7)[:2])))
     assert status == 400
-    assert "no task is given, and nothing is kept to guess it by" in found["error"]
+    assert "keeps nothing to guess tasks by (guess.map); ask for a task, at /tasks/NAME/predict" in found["error"]
 
 
 def test_a_task_may_be_named_by_its_number(app, run):

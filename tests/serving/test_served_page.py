@@ -49,7 +49,7 @@ def test_tasks_are_listed_and_tried(tmp_path):
         tab.wait_for("document.querySelectorAll('#tasks button').length === 2")
         listed = tab.run("document.querySelector('#tasks button').innerText")
         assert listed.split("\n")[0] == NAMES[0]
-        assert f"{100 * run.records[-1].row[0]:.2f} %" in listed
+        assert f"test {100 * run.records[-1].row[0]:.2f} %" in listed
         assert "2 classes: bright, dark" in listed
         assert "a sample is 1 × 4 × 4 whole numbers from 0 to 255" in listed
 
@@ -61,6 +61,9 @@ def test_tasks_are_listed_and_tried(tmp_path):
             f"Sample {number}: {label}" for number, label in enumerate(labels, start=1)
         ]
         assert tab.run(BARS)[:2] == bars(learner, x[:1], NAMES[0])
+        tab.run("document.querySelector('#answers .bar span:last-child').textContent = '100.00 %'")
+        heights = tab.run("[...document.querySelectorAll('#answers .bar')].map(bar => bar.offsetHeight)")
+        assert len({*heights}) == 1, "a share takes one line"
 
         tab.run("document.querySelectorAll('#tasks button')[1].click()")
         (tmp_path / "sample.png").write_bytes(png(x[0, 0]))

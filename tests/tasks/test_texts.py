@@ -490,7 +490,7 @@ def test_a_learner_of_numbers_has_no_tokenizer():
     made.learn(bocl.from_arrays([(np.random.default_rng(0).normal(size=(40, 2)), [0, 1] * 20)])[0])
     assert made.text is None
     assert "text" not in made.state().facts
-    refused("x for task 0: samples", made.predict, np.array([["a", "b"]]), 0)
+    refused("x for task 'task 1': samples", made.predict, np.array([["a", "b"]]), 0)
 
 
 def test_the_task_of_a_text_is_guessed_by_the_frozen_features(library, tmp_path):
@@ -623,7 +623,7 @@ def test_a_wrong_question_is_refused(learnt):
         (np.zeros((2, 8)), "samples of type float64, but the task was learnt from texts; give strings, or their ids"),
         (np.full((2, 8), -1), "but the task was learnt from texts; give strings, or their ids"),
         (np.zeros((2, 8), bool), "samples of type bool, but the task was learnt from texts"),
-        (np.ones((2, 7), int), "task 0 takes samples of shape (8,), and x has shape (2, 7)"),
+        (np.ones((2, 7), int), "task 'task 1' takes samples of shape (8,), and x has shape (2, 7)"),
     ):
         refused(fault, made.predict, asked, 0)
 

@@ -225,7 +225,8 @@ def check_inputs(
     A task of bytes takes uint8, and float32 that is already scaled, as ``Split.inputs`` gives it. A task of floats
     takes numbers of any type but uint8. A task of texts takes the token ids that ``text`` gives.
     """
-    about, where = seen[task], f"x for task {task}: samples"
+    about = seen[task]
+    where = f"x for task '{about.name}': samples"
     given = raw_samples(x, task, seen)
     if about.padding is not None:
         return _token_ids(given, about.padding, where, None if text is None else text.largest).to(device)
@@ -252,7 +253,8 @@ def check_inputs(
 
 def raw_samples(x: Any, task: int, seen: Sequence[SeenTask]) -> Tensor:
     """Return samples (n, *shape) as they came, if they have a task's shape."""
-    about, where = seen[task], f"x for task {task}: samples"
+    about = seen[task]
+    where = f"x for task '{about.name}': samples"
     if isinstance(x, list | tuple) and not x:  # no sample, whatever their shape
         in_whole_numbers = about.in_bytes or about.padding is not None
         x = torch.zeros(0, *about.shape, dtype=torch.uint8 if in_whole_numbers else torch.float32)
@@ -260,8 +262,8 @@ def raw_samples(x: Any, task: int, seen: Sequence[SeenTask]) -> Tensor:
     if values.ndim == 0 or tuple(values.shape[1:]) != about.shape:
         wanted = ", ".join(map(str, ("n", *about.shape)))
         raise DataError(
-            f"task {task} takes samples of shape {about.shape}, and x has shape {tuple(values.shape)}; give ({wanted})"
-            f"{advice_for_task(about.shape, tuple(values.shape))}"
+            f"task '{about.name}' takes samples of shape {about.shape}, and x has shape {tuple(values.shape)}; "
+            f"give ({wanted}){advice_for_task(about.shape, tuple(values.shape))}"
         )
     check_size(tuple(values.shape), where)
     return _as_tensor(values, where)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bocl.errors import BoclError, DataError, InputError, did_you_mean
 from bocl.methods.method import Learner
-from bocl.methods.unnamed import check_guesses, predict_unnamed
+from bocl.methods.unnamed import predict_unnamed
 from bocl.serving.bodies import Bodies, ClientLeft, Receive, Scope, Send, busy
 from bocl.serving.limits import Limits
 from bocl.serving.page import page
@@ -170,7 +170,9 @@ class App:
     async def _predict_unnamed(self, scope: Scope, receive: Receive) -> Reply:
         """Answer samples that come without a task."""
         learner = self._run.served.learner
-        check_guesses(learner)
+        if learner.discriminant is None:
+            why = "the run keeps nothing to guess tasks by (guess.map); ask for a task, at /tasks/NAME/predict"
+            raise Refusal(400, why)
         together = _asked(scope, "together")
         body = await self._bodies.read(scope, receive)
         try:

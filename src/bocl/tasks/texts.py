@@ -75,6 +75,12 @@ class TextFormat:
             return None
         return max({*known.values()} - {self.padding}, default=None)
 
+    @property
+    def filler(self) -> str | None:
+        """What the token that fills rows up is called; None where the tokenizer does not say."""
+        known = _vocabulary(json.loads(self.tokenizer))
+        return next((name for name, at in known.items() if at == self.padding), None)
+
     @cached_property
     def _tokenizer(self) -> Any:
         tokenizers = needed("tokenizers", "text", "texts are cut into tokens")
@@ -89,7 +95,7 @@ class TextFormat:
         return found
 
     def encode(
-        self, texts: Any, where: str, way_out: str = "give a larger length, or cut them off with truncate"
+        self, texts: Any, where: str = "texts", way_out: str = "give a larger length, or cut them off with truncate"
     ) -> Tokens:
         """Turn texts into token ids.
 

@@ -6,17 +6,18 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bocl.methods.exporting.pt2_file import about_samples
+from bocl.methods.exporting.pt2_file import TOKENIZER, about_samples
 from bocl.methods.exporting.safetensors_file import IN_A_FOLDER, description
 from bocl.methods.method import Learner
 from bocl.methods.seen import SeenTask
 from bocl.methods.task_network import TaskNetwork
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.single_task import SingleTask
+from bocl.tasks.texts import TextFormat
 from bocl.version import __version__
 from bocl.wording import counted, percent
 
-PROGRAM, CONFIG = "model.pt2", "config.json"
+PROGRAM, CONFIG, TOKENIZER_CONFIG = "model.pt2", "config.json", "tokenizer_config.json"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,18 @@ def config(learner: Learner, number: int, network: TaskNetwork, single: SingleTa
     return json.dumps({"library_name": "bocl", "bocl_version": __version__, **about, **facts}, indent=1) + "\n"
 
 
+def tokenizer_config(text: TextFormat) -> str:
+    """Return what `AutoTokenizer` of the library transformers reads next to a tokenizer.json."""
+    facts = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": text.length,
+        "pad_token": text.filler,
+        "padding_side": "right",
+        "truncation_side": "right",
+    }
+    return json.dumps({name: value for name, value in facts.items() if value is not None}, indent=1) + "\n"
+
+
 def card(
     learner: Learner,
     number: int,
@@ -74,11 +87,11 @@ def card(
         "",
         "## Use it",
         "",
-        *_use(learner, about),
+        *_use(learner, network),
         "",
         "## Samples and classes",
         "",
-        *_samples(learner, network),
+        *_samples(network),
         "",
         "## Size",
         "",
@@ -138,15 +151,18 @@ def _front(learner: Learner, about: SeenTask, recorded: Recorded | None) -> list
     return [*lines, "---"]
 
 
-def _use(learner: Learner, about: SeenTask) -> list[str]:
-    ready = "token ids of `tokenizer.json`, int64" if about.padding is not None else "samples as they came"
-    kind = _own_code(learner)
+def _use(learner: Learner, network: TaskNetwork) -> list[str]:
+    kind, about, text = _own_code(learner), network.about, network.text
+    given = "samples as they came" if about.padding is None else "token ids, int64"
+    alone = f"PyTorch alone ({given})" if text is None else "PyTorch and the library tokenizers"
     return [
-        f"Without bocl, with PyTorch alone ({ready}):",
+        f"Without bocl, with {alone}:",
         "",
         "```python",
         "import torch",
+        *([] if text is None else ["from tokenizers import Tokenizer"]),
         "",
+        *([] if text is None else _token_ids(text)),
         f'network = torch.export.load("{PROGRAM}").module()',
         "logits = network(samples)",
         "```",
@@ -155,18 +171,37 @@ def _use(learner: Learner, about: SeenTask) -> list[str]:
         "",
         "```python",
         "import bocl",
+        *([] if text is None else ["import torch"]),
         "",
         f'network = bocl.load_module("{IN_A_FOLDER}"{"" if kind is None else f", network={kind}()"})',
+        *([] if text is None else ["samples = torch.from_numpy(network.text.encode(texts).ids)"]),
         "labels = [network.labels[number] for number in network(samples).argmax(1)]",
         "```",
     ]
 
 
-def _samples(learner: Learner, network: TaskNetwork) -> list[str]:
-    about = network.about
+def _token_ids(text: TextFormat) -> list[str]:
+    """Return the lines that turn texts into token ids as bocl does, whatever the tokenizer fills up or cuts off."""
+    cut = f"    ids = ids if len(ids) <= {text.length} else [*ids[:{text.length - 1}], ids[-1]]"
+    return [
+        f'tokenizer = Tokenizer.from_file("{TOKENIZER}")',
+        "tokenizer.no_padding()",
+        "tokenizer.no_truncation()",
+        "rows = []",
+        "for ids in (row.ids for row in tokenizer.encode_batch(texts)):",
+        *([cut] if text.truncate else []),
+        f"    rows.append(ids + [{text.padding}] * ({text.length} - len(ids)))",
+        "samples = torch.tensor(rows)",
+    ]
+
+
+def _samples(network: TaskNetwork) -> list[str]:
+    about, text = network.about, network.text
     if about.padding is not None:
-        length = about.shape[0] if learner.text is None else learner.text.length
-        lines = [f"- Token ids (n, {length}), filled up with {about.padding}."]
+        lines = [f"- Token ids (n, {about.shape[0]}), filled up with {about.padding}."]
+        if text is not None:
+            longer = "cut off, but for their last token" if text.truncate else "no samples of this task"
+            lines.append(f"- Texts of more tokens than that are {longer}.")
     else:
         kind = "bytes from 0 to 255 (uint8)" if about.in_bytes else "floats (float32)"
         scaled = "used as they are" if network.mean is None else "scaled inside the model"

@@ -24,9 +24,9 @@ from torch import Tensor
 from bocl.errors import FolderError, InputError, did_you_mean
 from bocl.methods.exporting.adapters import adapter_files, run_adapter
 from bocl.methods.exporting.canaries import Canaries, check_logits, made_up_canaries
-from bocl.methods.exporting.card import CONFIG, PROGRAM, Recorded, card, config
+from bocl.methods.exporting.card import CONFIG, PROGRAM, TOKENIZER_CONFIG, Recorded, card, config, tokenizer_config
 from bocl.methods.exporting.onnx_file import onnx_of_all, onnx_of_one, run_onnx
-from bocl.methods.exporting.pt2_file import pt2, run_pt2
+from bocl.methods.exporting.pt2_file import TOKENIZER, pt2, run_pt2
 from bocl.methods.exporting.safetensors_file import IN_A_FOLDER, run_safetensors, safetensors_file
 from bocl.methods.method import Learner
 from bocl.methods.seen import task_number
@@ -156,7 +156,8 @@ def _hub_files(learner: Learner, number: int, recorded: Recorded | None) -> dict
     network, single = learner.module(number).cpu(), learner.network.single_task(number)
     files = {IN_A_FOLDER: safetensors_file(learner, number, single), PROGRAM: pt2(network)}
     if learner.text is not None:
-        files["tokenizer.json"] = learner.text.tokenizer.encode()
+        files[TOKENIZER] = learner.text.tokenizer.encode()
+        files[TOKENIZER_CONFIG] = tokenizer_config(learner.text).encode()
     files[CONFIG] = config(learner, number, network, single).encode()
     sizes = {name: len(content) for name, content in files.items()}
     files["README.md"] = card(learner, number, network, single, recorded, sizes).encode()
@@ -187,16 +188,16 @@ def _as_exports_take_it(learner: Learner, number: int, stored: Canaries | None) 
 
 def _format(to: str) -> Format:
     if not isinstance(to, str) or to not in FORMATS:
-        raise InputError(
-            f"to is {shown(to)}{did_you_mean(str(to), FORMATS)}; a task is exported as {', '.join(FORMATS)}"
-        )
+        raise InputError(f"a task cannot be exported as {shown(to)}{did_you_mean(str(to), FORMATS)}")
     return to
 
 
 def _check_place(path: Path, form: Format) -> None:
-    """Refuse to write over what is there."""
+    """Refuse to write over what is there, and where nothing may be written."""
     if not path.parent.is_dir():
         raise FolderError(f"{path.parent} is not a folder; give a place in one that is there")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise FolderError(f"{path.parent} is a folder that you may not write to; give a place in another")
     if form in _FOLDERS:
         if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
             raise FolderError(f"{path} is not an empty folder; give a new one")

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bocl.errors import InputError
 from bocl.extras import needed
-from bocl.methods.exporting.pt2_file import about_samples, cannot, quiet, traced
+from bocl.methods.exporting.pt2_file import TOKENIZER, about_samples, cannot, quiet, traced
 from bocl.methods.task_network import TaskNetwork
 
 _MOST_BYTES = 2**31 - 1  # of one file of this kind
@@ -35,7 +35,7 @@ def onnx_of_one(network: TaskNetwork) -> bytes:
     """Return the file of one task on the CPU."""
     _check_size([network])
     model = _model(network)
-    _tell(model, about_samples(network))
+    _tell(model, about_samples(network), network)
     return _bytes_of(model)
 
 
@@ -67,7 +67,7 @@ def onnx_of_all(networks: Sequence[TaskNetwork]) -> bytes:
     graph = helper.make_graph([*number_nodes, *nodes, last], "tasks", inputs, [out], [*constants, *stored.values()])
     opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     whole = helper.make_model(graph, opset_imports=opsets, ir_version=model.ir_version)
-    _tell(whole, {"tasks": [about_samples(network) for network in networks]})
+    _tell(whole, {"tasks": [about_samples(network) for network in networks]}, networks[0])
     onnx.checker.check_model(whole)
     return _bytes_of(whole)
 
@@ -101,17 +101,23 @@ def _model(network: TaskNetwork) -> Any:
     assert exported is not None
     model = exported.model_proto
     del model.graph.value_info[:]
+    for value in (*model.graph.input, *model.graph.output):  # or else it is called s77
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
     for node in model.graph.node:  # which says where our files lie
         del node.metadata_props[:]
         node.doc_string = ""
     return model
 
 
-def _tell(model: Any, facts: dict[str, Any]) -> None:
-    """Put what people must know into a model's metadata."""
+def _tell(model: Any, facts: dict[str, Any], network: TaskNetwork) -> None:
+    """Put what people must know into a model's metadata, and the tokenizer, which is the same for all tasks."""
     del model.metadata_props[:]
-    entry = model.metadata_props.add()
-    entry.key, entry.value = "bocl", json.dumps(facts)
+    told = {"bocl": json.dumps(facts)}
+    if network.text is not None:
+        told[TOKENIZER] = network.text.tokenizer
+    for key, value in told.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, value
 
 
 def _check_size(networks: Sequence[TaskNetwork]) -> None:

@@ -21,19 +21,25 @@ from bocl.errors import InputError
 from bocl.methods.task_network import TaskNetwork
 from bocl.networks.low_rank.modules import every_part_called
 
-ABOUT = "about.json"  # among the extra files of a program
+ABOUT, TOKENIZER = "about.json", "tokenizer.json"  # among the extra files of a program
 _EXAMPLES = 4  # samples that a program is traced with; any other number may follow
 _MOST_SAMPLES = 2**31 - 1
 
 
 def pt2(network: TaskNetwork) -> bytes:
-    """Return the file of a task on the CPU; ``about.json`` in it says what the task's samples and classes are."""
+    """Return the file of a task on the CPU; ``about.json`` in it says what the task's samples and classes are.
+
+    Of a task of texts, ``tokenizer.json`` is in it too.
+    """
+    extra = {ABOUT: json.dumps(about_samples(network))}
+    if network.text is not None:
+        extra[TOKENIZER] = network.text.tokenizer
     with quiet():
         program = traced(network, "pt2")
         for node in program.graph.nodes:
             node.meta.pop("stack_trace", None)  # the places of our files, and lines of code
         written = io.BytesIO()
-        torch.export.save(program, written, extra_files={ABOUT: json.dumps(about_samples(network))})
+        torch.export.save(program, written, extra_files=extra)
     return written.getvalue()
 
 
@@ -81,11 +87,12 @@ def sample_type(network: TaskNetwork) -> torch.dtype:
 def about_samples(network: TaskNetwork) -> dict[str, Any]:
     """Return what whoever runs an export must know, as JSON values."""
     about, kind = network.about, str(sample_type(network)).removeprefix("torch.")
-    return {
-        "task": about.name,
-        "labels": list(map(str, about.class_labels)),
-        "samples": {"shape": list(about.shape), "type": kind, "columns": list(about.columns)},
-    }
+    samples: dict[str, Any] = {"shape": list(about.shape), "type": kind, "columns": list(about.columns)}
+    if about.padding is not None:
+        samples["padding"] = about.padding
+    if network.text is not None:
+        samples["truncate"] = network.text.truncate
+    return {"task": about.name, "labels": list(map(str, about.class_labels)), "samples": samples}
 
 
 def cannot(network: TaskNetwork, to: str, error: Exception) -> InputError:
