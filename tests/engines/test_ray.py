@@ -255,19 +255,21 @@ def test_what_a_cluster_has_not_is_refused(cluster):
         RayCluster(cluster.address, "cuda:1", None)
 
 
-def test_a_wrong_address_is_refused_in_one_line():
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1", "127.0.0.1:x"])
+def test_a_wrong_address_is_refused_in_one_line(address):
     from bocl.engines.ray_engine import RayCluster
 
-    with pytest.raises(
-        InputError, match=r"--address 127\.0\.0\.1:1: Ray cannot be reached or started: .*ray start --head"
-    ):
-        RayCluster("127.0.0.1:1", "cpu", None)
+    with pytest.raises(InputError, match=r"Ray cannot be reached or started: .*`ray start --head`") as refused:
+        RayCluster(address, "cpu", None)
+    assert str(refused.value).startswith(f"--address {address}: ")
+    assert "\n" not in str(refused.value)
 
 
 def test_a_node_with_other_versions_is_refused(cluster, tmp_path, monkeypatch):
     from bocl.engines import ray_engine
 
-    monkeypatch.setattr(ray_engine, "versions", lambda: {"torch": "1.0"})
+    ours = {**ray_engine.versions(), "torch": "1.0"}
+    monkeypatch.setattr(ray_engine, "versions", lambda: ours)
     engine = ray_engine.RayCluster(cluster.address, "cpu", None)
     with pytest.raises(InputError, match=r"has torch .*, and this machine 1\.0; install the same on all"):
         make(engine, [order(tmp_path / "seed-0", "seed=0")])

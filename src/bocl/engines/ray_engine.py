@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from bocl.wording import counted, one_line
 
 MOST_LOSSES = 3  # of a run's worker, without a record between them
 WAIT = 0.1  # seconds between looks for a free worker
+PATIENCE = 5.0  # seconds for a cluster to answer at all
 LOOK_AGAIN = 10.0  # seconds after which a cluster that gives none is looked at
 
 
@@ -73,6 +75,8 @@ class RayCluster:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             options |= {"num_cpus": max(workers or 0, os.cpu_count() or 1), "include_dashboard": False}
         try:
+            if address not in (None, "auto"):
+                _knock(address)
             self._ray.init(address=address or "local", **options)
         except (ConnectionError, ValueError, RuntimeError, AssertionError, OSError) as error:
             reason = one_line(str(error).strip().partition("\n")[0])
@@ -213,3 +217,11 @@ class RayCluster:
             if key not in self._streams:
                 self._streams[key] = self._ray.put(build_stream(config, order.data))
             return self._streams[key]
+
+
+def _knock(address: str) -> None:
+    """See that something listens at HOST:PORT: Ray itself tries for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or "/" in address:
+        raise ValueError("it is not HOST:PORT, as `ray start --head` prints it")
+    socket.create_connection((host, int(port)), timeout=PATIENCE).close()

@@ -56,7 +56,8 @@ class MaskedNetwork:
 
     def _begin(self) -> None:
         self.tasks: list[dict[str, Tensor]] = []
-        self.weights = {name: torch.zeros(form, dtype=torch.float32, device=self.device) for name, form in self._forms.items()}
+        kind = {"dtype": torch.float32, "device": self.device}
+        self.weights = {name: torch.zeros(form, **kind) for name, form in self._forms.items()}
         self.used = {name: torch.zeros_like(weight, dtype=torch.bool) for name, weight in self.weights.items()}
         self._views: dict[int, CompactNetwork] = {}
 
