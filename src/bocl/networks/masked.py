@@ -18,6 +18,7 @@ version of PyTorch draws the same ones.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod, sqrt
 from typing import Any
 
@@ -56,8 +57,8 @@ class MaskedNetwork:
 
     def _begin(self) -> None:
         self.tasks: list[dict[str, Tensor]] = []
-        kind = {"dtype": torch.float32, "device": self.device}
-        self.weights = {name: torch.zeros(form, **kind) for name, form in self._forms.items()}
+        empty = partial(torch.zeros, dtype=torch.float32, device=self.device)
+        self.weights = {name: empty(form) for name, form in self._forms.items()}
         self.used = {name: torch.zeros_like(weight, dtype=torch.bool) for name, weight in self.weights.items()}
         self._views: dict[int, CompactNetwork] = {}
 
