@@ -57,7 +57,7 @@ ARROWS = {
     "methods": "checks errors extras method_table networks progress records search seeding settings tasks training version widths wording",  # noqa: E501
     "benchmarks": "methods networks tasks training widths wording",
     "experiment": "checks errors method_table methods networks presets progress records search seeding settings tasks training version widths wording",  # noqa: E501
-    "engines": "errors experiment methods networks records settings training wording",
+    "engines": "errors experiment extras methods networks records settings tasks training wording",
     "serving": "errors experiment extras methods records report version wording",
     "cli": "benchmarks engines errors experiment method_table methods presets progress records report search serving settings tasks tracking training version wording",  # noqa: E501
     "__main__": "cli",
