@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bocl.experiment.config import Config, load_config
@@ -54,6 +56,20 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert tensors(one) == tensors(other) != {}
     assert told(one) == told(other)
     assert settings(one) == settings(other)
+
+
+def rounds(folder: Path) -> int:
+    """Return how many rounds of a run are on record by now."""
+    journal = folder / JOURNAL
+    return sum(record["kind"] == "round" for record in read(journal)) if journal.is_file() else 0
+
+
+def soon(so: Callable[[], object]) -> None:
+    """Wait until something is so, for two minutes at most."""
+    deadline = time.monotonic() + 120
+    while not so() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert so()
 
 
 class StoppedHere(BaseException):

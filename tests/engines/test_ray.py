@@ -9,12 +9,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from engine_examples import StoppedHere, assert_same_run, small, stop_after, tensors
+from engine_examples import StoppedHere, assert_same_run, rounds, small, soon, stop_after, tensors
 
 from bocl.engines.orders import RunOrder
 from bocl.errors import InputError
@@ -78,19 +77,6 @@ def make(engine, orders):
     ended = {}
     engine(orders, lambda order, error: ended.update({order.title: error}))
     return ended
-
-
-def soon(so):
-    deadline = time.monotonic() + 120
-    while not so() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert so()
-
-
-def rounds(folder: Path) -> int:
-    """Return how many rounds are on record in this process's folder."""
-    journal = folder / JOURNAL
-    return sum(record["kind"] == "round" for record in read(journal)) if journal.is_file() else 0
 
 
 def worker_pids() -> list[int]:

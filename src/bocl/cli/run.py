@@ -11,6 +11,7 @@ from bocl.cli.engines import (
     Devices,
     EngineName,
     MixedDevices,
+    SlurmOptions,
     Workers,
     chosen_engine,
     devices_to_share,
@@ -49,6 +50,7 @@ def run_command(
     engine: EngineName = None,
     workers: Workers = None,
     address: Address = None,
+    slurm: SlurmOptions = None,
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -71,7 +73,7 @@ def run_command(
     if shared is not None and at_once > 1:
         raise InputError("--at-once is about one GPU; leave it out with --devices")
     if workers is not None and engine is None:
-        raise InputError("--workers are those of an engine; add --engine ray, or use --devices")
+        raise InputError("--workers are those of an engine; add --engine ray or slurm, or use --devices")
     goals = {"--alpha": alpha, "--target": target, "--tolerance": tolerance}
     given = [option for option, value in goals.items() if value is not None]
     if len(given) > 1:
@@ -91,9 +93,18 @@ def run_command(
     )
     if tolerance is not None and any(one.method == "rcl" for one, _ in grid):
         warn("rcl takes a price, not a tolerance: it runs with its usual reward.alpha")
-    made_on = chosen_engine(engine, device=device, shared=shared, mixed=mixed_devices, workers=workers, address=address)
+    made_on = chosen_engine(
+        engine,
+        device=device,
+        shared=shared,
+        mixed=mixed_devices,
+        workers=workers,
+        address=address,
+        slurm=slurm,
+        folder=grid[0][1].parent,
+    )
     if len(grid) == 1:
-        places = made_on.workers if made_on else len(shared or [device])
+        places = made_on.most_parts if made_on else len(shared or [device])
         grid = [(split_over(config, folder, places), folder) for config, folder in grid]
     elif shared is not None:
         made_on = processes(shared)
@@ -114,7 +125,7 @@ def run_command(
                         trainer=trainer,
                     )
     except KeyboardInterrupt as stop:
-        warn("stopped; run the same command again to resume after the last finished round")
+        warn(str(stop) or "stopped; run the same command again to resume after the last finished round")
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if len(grid) == len(failed) == 1:
         raise failed.popitem()[1]

@@ -11,6 +11,7 @@ from bocl.cli.engines import (
     Devices,
     EngineName,
     MixedDevices,
+    SlurmOptions,
     Workers,
     chosen_engine,
     devices_to_share,
@@ -44,6 +45,7 @@ def study_command(
     mixed_devices: MixedDevices = False,
     engine: EngineName = None,
     address: Address = None,
+    slurm: SlurmOptions = None,
     data: Data = None,
 ) -> None:
     """Make the runs of one study or several; run the same command again to resume."""
@@ -71,7 +73,14 @@ def study_command(
     )
     shared = devices_to_share(device, devices, mixed_devices)
     made_on = chosen_engine(
-        engine, device=device, shared=shared, mixed=mixed_devices, workers=workers, address=address
+        engine,
+        device=device,
+        shared=shared,
+        mixed=mixed_devices,
+        workers=workers,
+        address=address,
+        slurm=slurm,
+        folder=Path(out),
     ) or processes(shared or [resolve_device(device)], workers)
     for source, study in studies.items():
         if study.alone and made_on.shares_device > 1:
@@ -88,7 +97,7 @@ def study_command(
                 tell=say,
             )
     except KeyboardInterrupt as stop:
-        warn("stopped; run the same command again to resume")
+        warn(str(stop) or "stopped; run the same command again to resume")
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if failed:
         warn(f"{failed} of {counted(len(wanted), 'run')} failed")

@@ -50,12 +50,14 @@ class RunOrder:
 class Engine(Protocol):
     """Makes runs somewhere.
 
-    workers        how many at once
+    workers        how many at once; None: as many as there is room for
     shares_device  how many of them share a device
+    most_parts     into how many parts it can split the rounds of a single run
     """
 
-    workers: int
+    workers: int | None
     shares_device: int
+    most_parts: int
 
     def machine(self) -> dict[str, Any]:
         """Describe what runs are made on, for the record."""
@@ -64,7 +66,8 @@ class Engine(Protocol):
     def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
         """Make all of these runs; ``ended`` is called with each and why it failed, '' if it did not.
 
-        Whatever ends this early, the user's Ctrl-C too, stops the runs: all they have finished is on disk.
+        Whatever ends this early, the user's Ctrl-C too, stops the runs, and all they have finished is on disk. Where
+        they go on by themselves, the interrupt that comes out of this says so.
         """
         ...
 

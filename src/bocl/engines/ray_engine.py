@@ -58,7 +58,8 @@ class RayCluster:
             self._ray.shutdown()
             asked = f"--workers {workers}" if most else f"--device {device}"
             raise InputError(f"{asked}: the cluster has {counted(most, self._unit)}; ask for no more than it has")
-        self.workers = workers or most
+        self.most_parts = workers or most
+        self.workers: int | None = self.most_parts
         self._device = "cpu" if self._unit == "CPU" else "cuda"
         self._mixed = mixed
         self._first: About | None = None  # what workers are compared with
@@ -88,15 +89,15 @@ class RayCluster:
     def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
         """Make runs; see ``Engine``."""
         single = orders[0].settings() if len(orders) == 1 else None
-        helpers = min(single.search.parts, self.workers) - 1 if single else 0
+        helpers = min(single.search.parts, self.most_parts) - 1 if single else 0
         try:
             imports = single.network.build if single and module_of(single.network) else None
             parts = [self._start(PartWorker, self._device, imports) for _ in range(helpers)]
             for actor in parts:
                 self._check(self._told(actor.about.remote()))
-            for _ in range(min(len(orders), self.workers - helpers)):
+            for _ in range(min(len(orders), self.most_parts - helpers)):
                 self._hire()
-            with ThreadPoolExecutor(self.workers) as pool:
+            with ThreadPoolExecutor(self.most_parts) as pool:
                 running = {pool.submit(self._make, order, parts): order for order in orders}
                 try:
                     for done in as_completed(running):

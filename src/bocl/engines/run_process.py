@@ -32,9 +32,11 @@ class RunProcesses:
     slots  the device of every process that may be at work at once; a device that stands there twice is shared
     """
 
+    most_parts = 1
+
     def __init__(self, slots: Sequence[str]) -> None:
         self.slots = tuple(slots)
-        self.workers = len(self.slots)
+        self.workers: int | None = len(self.slots)
         self.shares_device = max(Counter(self.slots).values())
 
     def machine(self) -> dict[str, Any]:
@@ -54,7 +56,7 @@ class RunProcesses:
             finally:
                 free.put(device)
 
-        with Processes() as processes, ThreadPoolExecutor(self.workers) as pool:
+        with Processes() as processes, ThreadPoolExecutor(len(self.slots)) as pool:
             running = {pool.submit(make, order): order for order in orders}
             try:
                 for done in as_completed(running):

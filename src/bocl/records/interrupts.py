@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
+# SIGUSR1 or SIGUSR2 is how a cluster says that a job's time is nearly over. Windows has neither.
+_NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+STOPS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
 class Terminated(KeyboardInterrupt):
@@ -47,7 +49,7 @@ def terminate_when_input_ends() -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Finish what is inside before SIGINT or SIGTERM takes effect. Python handles signals only in its main thread."""
+    """Finish what is inside before such a signal takes effect. Python handles signals only in its main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,0 +1,191 @@
+"""Runs on a cluster with Slurm: one array job, made by submitit, with a run per element.
+
+FOLDER/jobs.json    the element that makes each run
+FOLDER/…            what submitit keeps of every element: what it was asked, what came of it, what it printed
+
+The elements need nobody: they go on when whoever asked for them stops waiting, and the same command waits for them
+again. Before an element's time is over, Slurm sends it a signal. It then finishes the record that is being written, is
+put back into the queue, and resumes its run when its turn comes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+
+from bocl.engines.orders import RunOrder, carry_out
+from bocl.errors import BoclError, InputError
+from bocl.extras import needed
+from bocl.records.files import write_whole
+from bocl.records.interrupts import stopping_on_terminate
+from bocl.records.progress import progress_of
+from bocl.records.run_log import JOURNAL
+from bocl.wording import counted, one_line
+
+JOBS = "jobs.json"
+OURS = ("array", "error", "open-mode", "output", "signal")  # options of sbatch that are not the user's
+DEFAULT_TIME = "60"  # minutes
+WITHOUT_END = 10**6  # times that an element may be put back into the queue: as long as it gets on, see ``Element``
+UNKNOWN = "UNKNOWN"  # state of a job that Slurm has no record of
+LOOK = 1.0  # seconds between looks at the elements' results; submitit asks Slurm itself ever less often
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
+
+
+class SlurmArray:
+    """An engine (``orders.py``) of one array job.
+
+    folder   for what this file says at its head; every node must see it, and the folders of the runs
+    options  of sbatch by their long names, such as partition, time, gres
+    device   auto, cpu or cuda: what every run computes on
+    workers  elements at once; None: as many as Slurm lets run
+    cluster  of submitit: slurm, or local for processes of this machine that are handled alike
+    """
+
+    shares_device = 1
+    most_parts = 1
+
+    def __init__(
+        self, folder: Path, options: Mapping[str, str], device: str, workers: int | None, *, cluster: str = "slurm"
+    ) -> None:
+        submitit = needed("submitit", "slurm", "--engine slurm makes runs on a cluster with Slurm")
+        for name in options:
+            if name in OURS:
+                raise InputError(f"--slurm {name}=…: bocl sets it itself; leave it out")
+        self.workers = workers
+        self._folder = folder.absolute()
+        self._device = device
+        python = f"{shlex.quote(sys.executable)} -P"  # no file of the current folder is imported in place of ours
+        try:
+            self._executor = submitit.AutoExecutor(
+                folder / "%j", cluster, slurm_python=python, local_python=python, slurm_max_num_timeout=WITHOUT_END
+            )
+        except RuntimeError as error:
+            raise InputError(
+                "--engine slurm: there is no srun here; use it where you would use sbatch, or leave it out to make "
+                "the runs on this machine"
+            ) from error
+        self._executor.update_parameters(
+            name="bocl",
+            timeout_min=minutes_of(options.get("time", DEFAULT_TIME)),
+            slurm_additional_parameters=dict(options),
+            **({} if workers is None else {"slurm_array_parallelism": workers}),
+        )
+        self._job = {"slurm": submitit.SlurmJob, "local": submitit.LocalJob}[cluster]
+        self._failures = (submitit.core.utils.UncompletedJobError, OSError)
+
+    def machine(self) -> dict[str, Any]:
+        """Describe what the runs are made on."""
+        return {"device": self._device, "name": "", "system": "Slurm"}
+
+    def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
+        """Make runs; see ``Engine``. When this ends early, the elements go on."""
+        waiting: dict[str, tuple[RunOrder, Any]] = {}
+        for order in orders:
+            if _is_finished(order):
+                ended(order, "")
+            else:
+                waiting[_key(order)] = order, None
+        jobs = self._jobs_of([order for order, _ in waiting.values()])
+        try:
+            while jobs:
+                for key in [key for key, job in jobs.items() if job.done()]:
+                    ended(waiting[key][0], self._said(jobs.pop(key)))
+                time.sleep(LOOK if jobs else 0)
+        except KeyboardInterrupt as stop:
+            arrays = sorted({job.job_id.partition("_")[0] for job in jobs.values()})
+            raise type(stop)(
+                f"stopped waiting; {counted(len(jobs), 'run')} go on under Slurm: run the same command again to wait "
+                f"for them, or stop them with `scancel {' '.join(arrays)}`"
+            ) from None
+
+    def _jobs_of(self, orders: Sequence[RunOrder]) -> dict[str, Any]:
+        """Return the element of every run: one that is queued or at work already, otherwise a new one."""
+        place = self._folder / JOBS
+        ids: dict[str, str] = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+        known = {key: self._job(self._folder / "%j", ids[key]) for key in map(_key, orders) if key in ids}
+        jobs = {key: job for key, job in known.items() if not job.done(force_check=True) and job.state != UNKNOWN}
+        new = [order for order in orders if _key(order) not in jobs]
+        if not new:
+            return jobs
+        try:
+            with redirect_stderr(io.StringIO()):  # where submitit repeats what the error says
+                made = self._executor.map_array(Element(), new, [self._device] * len(new))
+        except self._failures as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            said = next((line for line in lines if line.startswith("sbatch")), lines[-1])
+            raise InputError(f"--engine slurm: the job was not taken: {one_line(said)}") from error
+        jobs |= {_key(order): job for order, job in zip(new, made, strict=True)}
+        write_whole(place, json.dumps(ids | {key: job.job_id for key, job in jobs.items()}, indent=1).encode())
+        return jobs
+
+    def _said(self, job: Any) -> str:
+        """Return why an element failed, '' if it did not."""
+        try:
+            said: str = job.result()
+        except self._failures as error:
+            lines = [line for line in (job.stderr() or str(error)).splitlines() if line.strip()]
+            state = "" if job.state in (UNKNOWN, "FINISHED") else f"{job.state.lower()}: "
+            return f"job {job.job_id} gave no result: {state}{one_line(lines[-1])} (see {job.paths.stderr})"
+        return said
+
+
+class Element:
+    """What an element of the array does: it makes a run, or goes on with it."""
+
+    def __call__(self, order: RunOrder, device: str) -> str:
+        """Make a run; return why it failed, '' if it did not."""
+        self._began_with = _size(order)
+        try:
+            with stopping_on_terminate():
+                carry_out(order, device)
+        except BoclError as error:
+            return one_line(str(error))
+        return ""
+
+    def checkpoint(self, order: RunOrder, device: str) -> Any:
+        """Return what to do when its turn comes again; None if nothing came of this one, so that it has an end.
+
+        submitit calls it shortly before the time is over. All that is finished is on disk already.
+        """
+        if _size(order) == self._began_with:
+            return None
+        from submitit.helpers import DelayedSubmission  # at hand, as it called this
+
+        return DelayedSubmission(self, order, device)
+
+
+def minutes_of(time_limit: str) -> int:
+    """Return a time limit in any form that sbatch takes, in minutes, and at least one.
+
+    MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, DAYS-HOURS:MINUTES, DAYS-HOURS:MINUTES:SECONDS
+    """
+    found = _TIME.fullmatch(time_limit)
+    if found is None:
+        raise InputError(f"--slurm time={time_limit}: give minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS")
+    days, first, second, third = (int(found[name] or 0) for name in ("days", "first", "second", "third"))
+    from_hours = found["days"] is not None or found["third"] is not None
+    seconds = 3600 * first + 60 * second + third if from_hours else 60 * first + second
+    return max(-(-(24 * 3600 * days + seconds) // 60), 1)
+
+
+def _key(order: RunOrder) -> str:
+    return str(Path(order.folder).absolute())
+
+
+def _size(order: RunOrder) -> int:
+    journal = Path(order.folder) / JOURNAL
+    return journal.stat().st_size if journal.is_file() else 0
+
+
+def _is_finished(order: RunOrder) -> bool:
+    """Whether a run has learnt all its tasks, so that nobody need wait in a queue to see that."""
+    found = progress_of(Path(order.folder))
+    return found is not None and found.finished and found.tasks == order.settings().stream.tasks

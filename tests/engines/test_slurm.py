@@ -1,0 +1,189 @@
+"""Runs as elements of an array job: the same bits as in one process, requeued, killed, and waited for again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from engine_examples import assert_same_run, rounds, small, soon, told
+from slurm_stand_in import put_slurm_in
+
+from bocl.engines.orders import RunOrder
+from bocl.engines.slurm import Element, SlurmArray, minutes_of
+from bocl.errors import InputError
+from bocl.experiment.run import run
+from bocl.records.journal import read
+from bocl.records.run_log import JOURNAL
+
+pytestmark = [pytest.mark.clusters, pytest.mark.usefixtures("quick")]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    import submitit
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(submitit.LocalJob, "_results_timeout_s", 1)  # seconds: the disk here is not shared
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """Put a stand-in for Slurm on the path."""
+    monkeypatch.setenv("PATH", f"{put_slurm_in(tmp_path / 'slurm-itself')}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "slurm-itself"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Make the runs in this process."""
+    place = tmp_path_factory.mktemp("whole")
+    for seed in (0, 1):
+        run(small(f"seed={seed}"), place / f"seed-{seed}", device="cpu")
+    return place
+
+
+def local(tmp_path: Path) -> SlurmArray:
+    return SlurmArray(tmp_path / "slurm", {"time": "30"}, "cpu", None, cluster="local")
+
+
+def order(folder: Path, *overrides: str) -> RunOrder:
+    return RunOrder.of(folder.name, small(*overrides), folder)
+
+
+def make(engine, orders):
+    """Make runs, and return how each ended."""
+    ended = {}
+    engine(orders, lambda order, error: ended.update({order.title: error}))
+    return ended
+
+
+def elements(folder: Path) -> list[int]:
+    """Return the processes that make the runs in a folder."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            if b"submitit.core._submit" in words and str(folder).encode() in b" ".join(words):
+                found.append(int(place.name))
+    return found
+
+
+def meanwhile(work):
+    """Do something in a thread, once a run is under way; return what waits for it."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread.join
+
+
+def test_runs_are_those_of_one_process(tmp_path, whole):
+    orders = [order(tmp_path / f"seed-{seed}", f"seed={seed}") for seed in (0, 1)]
+    assert make(local(tmp_path), orders) == {"seed-0": "", "seed-1": ""}
+    for seed in (0, 1):
+        assert_same_run(tmp_path / f"seed-{seed}", whole / f"seed-{seed}")
+
+
+def test_an_element_whose_time_is_nearly_over_is_requeued_and_goes_on(tmp_path, whole):
+    folder = tmp_path / "seed-0"
+
+    def send():
+        soon(lambda: rounds(folder) >= 1)
+        (element,) = elements(tmp_path)
+        os.kill(element, signal.SIGUSR2)
+
+    sent = meanwhile(send)
+    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed-0": ""}
+    sent()
+    assert sum(record["kind"] == "start" for record in read(folder / JOURNAL)) == 2
+    assert_same_run(folder, whole / "seed-0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_element_that_is_killed_is_told_and_the_same_command_goes_on(tmp_path, whole, number):
+    folder = tmp_path / "seed-0"
+
+    def kill():
+        soon(lambda: rounds(folder) >= 1)
+        (element,) = elements(tmp_path)
+        os.kill(element, number)
+
+    killed = meanwhile(kill)
+    ended = make(local(tmp_path), [order(folder, "seed=0")])
+    killed()
+    assert "gave no result" in ended["seed-0"]
+    assert "\n" not in ended["seed-0"]
+    at_first = told(folder)
+    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed-0": ""}
+    assert told(folder)[: len(at_first)] == at_first  # nothing of it was made twice
+    assert_same_run(folder, whole / "seed-0")
+
+
+def test_who_stops_waiting_finds_the_runs_again(tmp_path, whole, slurm):
+    orders = [order(tmp_path / f"seed-{seed}", f"seed={seed}") for seed in (0, 1)]
+
+    def stop():
+        soon(lambda: all(rounds(Path(order.folder)) >= 1 for order in orders))
+        signal.raise_signal(signal.SIGINT)
+
+    sent = meanwhile(stop)
+    with pytest.raises(KeyboardInterrupt, match=r"stopped waiting; 2 runs go on under Slurm: .*`scancel 1`"):
+        make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders)
+    sent()
+    assert make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders) == {"seed-0": "", "seed-1": ""}
+    assert len(list((slurm / "state").iterdir())) == 2  # none was asked for twice
+    for seed in (0, 1):
+        assert_same_run(tmp_path / f"seed-{seed}", whole / f"seed-{seed}")
+        assert sum(record["kind"] == "start" for record in read(tmp_path / f"seed-{seed}" / JOURNAL)) == 1
+    make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders)
+    assert len(list((slurm / "state").iterdir())) == 2  # and nothing for what is finished
+
+
+def test_options_are_those_of_sbatch(tmp_path, slurm):
+    options = {"partition": "gpu", "time": "1-2:30", "gres": "gpu:1"}
+    orders = [order(tmp_path / f"seed-{seed}", "method=sn", "stream.tasks=1", f"seed={seed}") for seed in (0, 1)]
+    make(SlurmArray(tmp_path / "slurm", options, "cpu", 1), orders)
+    script = (slurm / "script").read_text()
+    assert all(f"#SBATCH --{name}={value}\n" in script for name, value in options.items())
+    assert "#SBATCH --array=0-1%1\n" in script
+    assert "#SBATCH --signal=USR2@90\n" in script
+    with pytest.raises(InputError, match=r"the job was not taken: sbatch: error: invalid partition .*: nowhere$"):
+        make(SlurmArray(tmp_path / "slurm", {"partition": "nowhere"}, "cpu", 1), [order(tmp_path / "other")])
+
+
+def test_what_is_wrong_with_a_run_is_told_once(tmp_path):
+    bad = RunOrder.of("bad", small("stream.name=permuted-mnist"), tmp_path / "bad", data=str(tmp_path))
+    ended = make(local(tmp_path), [bad, order(tmp_path / "good", "stream.tasks=1")])
+    assert ended["good"] == ""
+    assert "train-images-idx3-ubyte.gz" in ended["bad"]
+
+
+def test_an_element_from_which_nothing_comes_is_not_queued_for_ever(tmp_path, monkeypatch):
+    wanted = order(tmp_path / "run", "stream.tasks=1")
+    element = Element()
+    monkeypatch.setattr("bocl.engines.slurm.carry_out", lambda *_: None)
+    assert element(wanted, "cpu") == ""
+    assert element.checkpoint(wanted, "cpu") is None
+    monkeypatch.undo()
+    element(wanted, "cpu")
+    assert element.checkpoint(wanted, "cpu").args == (wanted, "cpu")
+
+
+def test_what_slurm_could_not_do_is_refused_in_one_line(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="--slurm array=…: bocl sets it itself"):
+        SlurmArray(tmp_path, {"array": "1-3"}, "cpu", None)
+    with pytest.raises(InputError, match="--slurm time=soon: give minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS"):
+        SlurmArray(tmp_path, {"time": "soon"}, "cpu", None, cluster="local")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=r"there is no srun here; .* or leave it out to make the runs on this machine"):
+        SlurmArray(tmp_path, {}, "cpu", None)
+
+
+@pytest.mark.parametrize(
+    ("said", "minutes"),
+    [("90", 90), ("90:01", 91), ("4:00:00", 240), ("2-0", 2880), ("1-2:30", 1590), ("1-2:30:01", 1591), ("0:30", 1)],
+)
+def test_time_limits_are_read_as_sbatch_reads_them(said, minutes):
+    assert minutes_of(said) == minutes
