@@ -210,16 +210,16 @@ def test_a_node_without_the_files_of_a_user_s_stream_is_named(cluster, tmp_path)
 
 
 def test_a_disk_that_is_full_on_a_node_loses_nothing(ray, tmp_path, whole, monkeypatch):
-    """Files of the worker may have 30 kB: enough for rounds, not for the first checkpoint."""
+    """Files of the worker may have 20 kB: enough for two tasks, not for the children of the third."""
     from bocl.engines import ray_workers
 
     real = ray_workers.RunWorker
 
     class Cramped(real):
         def make(self, *arguments):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            return super().make(*arguments)
+            yield from super().make(*arguments)
 
     monkeypatch.setattr("bocl.engines.ray_engine.RunWorker", Cramped)
     ended = make(ray, [order(tmp_path / "seed-0", "seed=0")])
