@@ -65,6 +65,7 @@ def run_command(
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid, split_over
     from bocl.progress.display import Display
+    from bocl.progress.watch import watching
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.records.summary import summarise
     from bocl.wording import counted
@@ -111,7 +112,8 @@ def run_command(
     try:
         with stopping_on_terminate():
             if made_on is not None:
-                failed = run_grid_on(made_on, grid, data=data, audit=audit, tell=Display().say)
+                with watching([folder for _, folder in grid]):
+                    failed = run_grid_on(made_on, grid, data=data, audit=audit, tell=Display().say)
             else:
                 first = device if shared is None else str(shared[0])
                 with Display(runs=len(grid)) as display, spread_over(shared, grid[0][0]) as trainer:

@@ -58,6 +58,7 @@ def study_command(
     from bocl.engines.studies import run_jobs
     from bocl.errors import ConfigError
     from bocl.experiment.study import jobs, load_study
+    from bocl.progress.watch import watching
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.training.device import resolve_device
     from bocl.wording import counted
@@ -86,7 +87,7 @@ def study_command(
         if study.alone and made_on.shares_device > 1:
             raise ConfigError(f"{source} measures how long runs take on a device of their own; leave out --workers")
     try:
-        with stopping_on_terminate():
+        with stopping_on_terminate(), watching([Path(out) / job.run_place for job in wanted]):
             failed = run_jobs(
                 wanted,
                 Path(out),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from bocl.records.outlook import Outlook, Standing, State
 from bocl.records.progress import Progress
-from bocl.wording import one_line, roughly, shortened
+from bocl.wording import counted, one_line, roughly, shortened
 
 _TITLES = (("", "children", "", "", "", ""), ("tasks", "(rounds)", "ACC", "on", "wrote", "left"))
 _LEFT = 3  # the one column that is aligned to the left
@@ -49,8 +49,10 @@ def totals(found: Outlook) -> str:
     """Return how many runs are in which state, and how long all will take."""
     others: tuple[State, ...] = ("under way", "silent", "unreadable")
     counts = [(state, found.count(state)) for state in others]
-    words = [f"{found.count('finished'):,} of {len(found.runs):,} {'run' if len(found.runs) == 1 else 'runs'} finished"]
-    line = ", ".join(words + [f"{count:,} {state}" for state, count in counts if count])
+    every = len(found.runs) + found.to_come
+    words = [f"{found.count('finished'):,} of {counted(every, 'run')} finished"]
+    words += [f"{count:,} {state}" for state, count in counts if count]
+    line = ", ".join(words + ([f"{found.to_come:,} not begun"] if found.to_come else []))
     if found.left is None:
         return f"{line}; time left not known"
     if found.left or not found.whole:

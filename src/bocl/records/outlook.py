@@ -36,13 +36,15 @@ class Standing:
 class Outlook:
     """Several runs by now.
 
-    left   seconds until all are finished; None if not known, as where none is under way
-    whole  whether what is left of every one is known; otherwise all take longer than ``left``
+    left     seconds until all are finished; None if not known, as where none is under way
+    whole    whether what is left of every one is known; otherwise all take longer than ``left``
+    to_come  how many more there will be, of which there is no journal yet
     """
 
     runs: tuple[Standing, ...]
     left: float | None
     whole: bool
+    to_come: int = 0
 
     def count(self, state: State) -> int:
         """Return how many runs are in a state."""
@@ -79,8 +81,10 @@ def _as_json(one: Standing) -> dict[str, Any]:
     }
 
 
-def outlook(runs: Sequence[Progress], now: float) -> Outlook:
+def outlook(runs: Sequence[Progress], now: float, to_come: int = 0) -> Outlook:
     """Return what runs are doing at a time, in seconds since 1970.
+
+    to_come  how many more there will be, of which nothing is known
 
     A task is expected to take as long as the mean of those that its run has finished, otherwise of those that runs
     alike have finished (same method, stream, network and recipe); otherwise nobody knows. Where a method searches,
@@ -99,7 +103,9 @@ def outlook(runs: Sequence[Progress], now: float) -> Outlook:
     known = [one.left for one in waited_for if one.left is not None]
     at_once = sum(one.state == "under way" for one in standings)
     left = max(sum(known) / at_once, *known) if known and at_once else None
-    return Outlook(standings, 0.0 if not waited_for else left, len(known) == len(waited_for))
+    if not waited_for and not to_come:
+        left = 0.0
+    return Outlook(standings, left, len(known) == len(waited_for) and not to_come, to_come)
 
 
 @dataclass(frozen=True)
