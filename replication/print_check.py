@@ -1,6 +1,6 @@
 """A check against print: ten permutations of MNIST with the network and recipe that others printed figures for.
 
-python -m replication.print_check --out runs/print-check [--methods wsn,packnet] [--tasks 10] [--seeds 0] [--tune]
+python -m replication.print_check --out runs/print-check [--methods wsn,packnet] [--seeds 0] [--tune] [--device cuda]
 
 The network is 784-100-100 without biases and a head per task, trained for 5 epochs in batches of 10, without weight
 decay: with Adam at 1e-3, or for sn and ewc, whose recipe is not printed, with SGD at 0.01. The figures are those of the
@@ -80,9 +80,11 @@ def configured(method: str, settings: Sequence[str], tasks: int, seed: int) -> C
     )
 
 
-def finished_run(method: str, settings: Sequence[str], tasks: int, seed: int, folder: Path) -> list[TaskRecord]:
+def finished_run(
+    method: str, settings: Sequence[str], tasks: int, seed: int, folder: Path, device: str
+) -> list[TaskRecord]:
     """Run a method, or go on where its run stopped, and return the records of its tasks."""
-    return run(configured(method, settings, tasks, seed), folder, device="cpu")
+    return run(configured(method, settings, tasks, seed), folder, device=device)
 
 
 def check(method: str, tasks: int, seed: int, folder: Path) -> dict[str, Any]:
@@ -115,18 +117,18 @@ def sizes_of_masks(learner: Learner) -> dict[str, Any]:
     return {"used": round(float(torch.cat(used).mean()), 4), "coded_masks": learner.network.coded_masks()}
 
 
-def tune(method: str, out: Path) -> list[dict[str, Any]]:
+def tune(method: str, out: Path, device: str) -> list[dict[str, Any]]:
     """Return the mean validation accuracy after the last task for every value of a grid."""
     tasks, name, values = GRIDS[method]
     if method == "supsup":  # all densities at once
         config = configured(method, SETTINGS[method], tasks, TUNING_SEED)
-        learner = build_method(config, build_base(config), "cpu")
+        learner = build_method(config, build_base(config), device)
         scores = try_densities(learner, build_stream(config)[0], list(map(float, values)))
     else:
         scores = []
         for value in values:
             settings = [*SETTINGS[method], f"{name}={value}", *(["packnet.keep=0.1"] if method == "packnet" else [])]
-            records = finished_run(method, settings, tasks, TUNING_SEED, out / f"tune-{method}-{value}")
+            records = finished_run(method, settings, tasks, TUNING_SEED, out / f"tune-{method}-{value}", device)
             scores.append(mean(records[-1].validation_row))
             print(f"{method}, {name} {value}: {100 * scores[-1]:.2f} % on validation samples", flush=True)
     about = {"method": method, "tasks": tasks, "seed": TUNING_SEED}
@@ -151,17 +153,18 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(PRINTED), help="separated by commas")
     parser.add_argument("--tasks", type=int, default=10)
     parser.add_argument("--seeds", default="0", help="separated by commas")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--tune", action="store_true", help="run the grids instead")
     parser.add_argument("--score", action="store_true", help="run nothing: write what the runs have come to so far")
     options = parser.parse_args()
     for method in options.methods.split(","):
         if options.tune:
-            write("tuning", tune(method, options.out) if method in GRIDS else [])
+            write("tuning", tune(method, options.out, options.device) if method in GRIDS else [])
             continue
         for seed in map(int, options.seeds.split(",")):
             folder = options.out / f"{method}-{options.tasks}-seed-{seed}"
             if not options.score:
-                finished_run(method, SETTINGS[method], options.tasks, seed, folder)
+                finished_run(method, SETTINGS[method], options.tasks, seed, folder, options.device)
             found = check(method, options.tasks, seed, folder)
             write("runs", [found])
             accuracy = f"{found['accuracy']:.2f} % after {found['learnt']} of {options.tasks} tasks"

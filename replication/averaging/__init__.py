@@ -1,0 +1,1 @@
+"""What averaged weights and mirrored images are worth, and which recipe each benchmark takes."""
