@@ -52,7 +52,7 @@ def test_every_mode_is_measured_and_put_beside_the_plain_loop(tiny):
 def test_the_plain_loop_trains_the_same_child(number):
     """The child anybody would write gives the logits of ours, so the loops do the same work."""
     case = replace(speed.cases(CPU, True)[number], samples=8)
-    network, task = speed._known_network(case, CPU)
+    network, task = speed.known_network(case, CPU)
     own, forward = speed._child(case, network, CPU)
     children = network.grow([case.widths], 10, seeds=[0])
     assert isinstance(children, Children)

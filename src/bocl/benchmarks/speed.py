@@ -23,7 +23,7 @@ from bocl.networks.architectures import lenet, mlp, resnet
 from bocl.networks.compact import CompactNetwork
 from bocl.networks.expandable import ExpandableNetwork
 from bocl.networks.graph import Norm
-from bocl.networks.growth import PAPERS_WAY, is_parameter
+from bocl.networks.growth import PAPERS_WAY, GrowthSettings, is_parameter
 from bocl.networks.trace import trace
 from bocl.training.batches import DeviceSplit, DeviceTask
 from bocl.training.recipe import Recipe
@@ -141,21 +141,23 @@ def measure(
         tell(rows[-1])
 
     for case in cases(device, quick):
-        network, task = _known_network(case, device)
+        network, task = known_network(case, device)
         add(case, "plain", 1, partial(_plain_epoch, case, network, task), 1)
         add(case, "eager", 1, partial(_eager_epoch, case, network, task), 1)
         if compiled and case.grown is not None:
             add(case, "compiled", 1, _compiled_epoch(case, case.grown(), task), 1)
         epochs = case.recipe.epochs_of(case.recipe.steps(case.samples))
         for count in children or counts(device, quick):
-            add(case, "ours", count, partial(_ours, case, network, task, count, StepCache()), epochs)
+            add(case, "ours", count, partial(train_together, case, network, task, count, StepCache()), epochs)
     return rows
 
 
-def _known_network(case: Case, device: torch.device) -> tuple[ExpandableNetwork, DeviceTask]:
+def known_network(
+    case: Case, device: torch.device, settings: GrowthSettings = PAPERS_WAY
+) -> tuple[ExpandableNetwork, DeviceTask]:
     """Make a network with one task in it, and random samples of the case's shape."""
     graph = trace(case.module())
-    network = ExpandableNetwork(graph, PAPERS_WAY, device)
+    network = ExpandableNetwork(graph, settings, device)
     network.commit(network.grow([graph.widths], 10, seeds=[0]).growth(0))
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(case.samples, *case.shape, generator=generator).to(device)
@@ -184,7 +186,8 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _ours(case: Case, network: ExpandableNetwork, task: DeviceTask, count: int, cache: StepCache) -> None:
+def train_together(case: Case, network: ExpandableNetwork, task: DeviceTask, count: int, cache: StepCache) -> None:
+    """Make K children and train them as a search does."""
     children = network.grow([case.widths] * count, 10, seeds=range(count), pad_to=padding([case.widths], case.bounds))
     train(children, [task], case.recipe, seed=0, cache=cache)
 
