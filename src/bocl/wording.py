@@ -15,8 +15,8 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # a spreadsheet com
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return ``1 group``, ``2 groups``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    """Return ``1 group``, ``2,000 groups``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def shown(value: object) -> str:

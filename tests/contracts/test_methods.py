@@ -403,7 +403,7 @@ def test_running_out_of_memory_is_told_with_a_way_out(method, monkeypatch, ask):
 
     learner, _ = learnt(method, "mlp", 1)
     before = learner.state()
-    for module in ("rounds", "plain"):
+    for module in ("parts", "plain"):
         monkeypatch.setattr(f"bocl.methods.{module}.train", greedy)
     with pytest.raises(WorkError, match=r"not enough memory.*batch_size") as caught:
         learner.learn(stream()[1])
@@ -416,7 +416,7 @@ def test_other_errors_of_torch_are_not_taken_for_memory(method, monkeypatch):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     learner = make(method, NETWORKS["mlp"]())
-    for module in ("rounds", "plain"):
+    for module in ("parts", "plain"):
         monkeypatch.setattr(f"bocl.methods.{module}.train", broken)
     with pytest.raises(RuntimeError, match="mat1") as caught:
         learner.learn(stream()[0])

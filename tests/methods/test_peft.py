@@ -355,7 +355,7 @@ def test_a_task_without_factors_is_an_adapter_that_adds_nothing(tmp_path):
 
 def test_what_cannot_be_exported_is_refused(tmp_path):
     learner, _ = learnt("mobile", tasks=1)
-    with pytest.raises(InputError, match="to is 'pft' \\(did you mean 'peft'"):
+    with pytest.raises(InputError, match="cannot be exported as 'pft' \\(did you mean 'peft'"):
         learner.export(0, tmp_path / "a", to="pft")
     with pytest.raises(InputError, match="no task 'nine'"):
         learner.export("nine", tmp_path / "a", to="peft")
