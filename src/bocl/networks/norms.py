@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bocl.networks.graph import Norm
+from bocl.networks.own_kernels import batch_norm_kernels
 from bocl.networks.stack_layout import children_first, children_in_channels
 
 
@@ -41,6 +42,35 @@ def normalise_batch(
             running_mean.lerp_(mean, norm.momentum)
             running_var.lerp_(var * (samples / max(samples - 1, 1)), norm.momentum)
     return scale_and_shift((x - per_channel(mean, x)) * per_channel((var + norm.eps).rsqrt(), x), weight, bias)
+
+
+def normalise_batch_chain(
+    norm: Norm,
+    x: Tensor,
+    other: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    rectifies: bool,
+    *,
+    training: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Return relu(batch norm of x + other), and where it costs nothing its means over space, (K, n, C)."""
+    kernels = batch_norm_kernels(x) if x.dim() == 5 else None
+    if kernels is None:
+        y = normalise_batch(norm, x, running_mean, running_var, weight, bias, training=training)
+        y = y if other is None else y + other
+        return y.relu() if rectifies else y, None
+    if training:
+        running = running_mean, running_var
+        found: tuple[Tensor, Tensor] = kernels.BatchNorm.apply(
+            x, other, weight, bias, running, norm.momentum, norm.eps, rectifies
+        )
+    else:
+        statistics = torch.stack([running_mean, (running_var + norm.eps).rsqrt()], dim=1)
+        found = kernels.apply(x, other, statistics, weight, bias, rectifies=rectifies)
+    return found
 
 
 def normalise_blocks(norm: Norm, x: Tensor, sizes: Sequence[int], roots: Collection[int] = (0,)) -> Tensor:

@@ -9,6 +9,7 @@ instead. The measurements behind the choice are in replication/README.md.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from bocl.networks.compact import CONVOLUTIONS
 from bocl.networks.graph import Layer
+from bocl.networks.own_kernels import convolution_kernels, window_kernels
 from bocl.networks.stack_layout import children_first, children_in_channels
 
 
@@ -68,6 +70,23 @@ def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None)
     else:
         out = plain_product(layer, _channels_last(x), flat_weight, flat_bias)
     return children_first(out, count)
+
+
+def gated_product(layer: Layer, x: Tensor, gates: Tensor | None, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+    """Return the product of each child's weight and x ⊙ gates, by a kernel that writes out neither gates nor windows.
+
+    None where there is no such kernel: it is for convolutions on a GPU, in other precisions than float32.
+
+    x      (K, n, in, H, W), or (1, n, in, H, W), which all children share
+    gates  (K, n, in) or (K, 1, in); None: ungated
+    """
+    kernels = convolution_kernels(x) if _lays_out_windows(layer, x) else None
+    precision = "bf16" if torch.is_autocast_enabled("cuda") else "tf32"
+    in_float32 = precision == "tf32" and not torch.backends.cuda.matmul.allow_tf32
+    if kernels is None or in_float32 or prod(layer.kernel) > kernels.MOST_TAPS:
+        return None
+    found: Tensor = kernels.convolution(layer, x, gates, weight, bias, precision)
+    return found
 
 
 def _channels_last(x: Tensor) -> Tensor:
@@ -126,7 +145,7 @@ def _windows(x: Tensor, layer: Layer) -> tuple[Tensor, tuple[int, int]]:
     pad_h, pad_w = _padding(layer)
     high = (x.shape[2] + 2 * pad_h - layer.kernel[0]) // layer.stride[0] + 1
     wide = (x.shape[3] + 2 * pad_w - layer.kernel[1]) // layer.stride[1] + 1
-    kernels = _kernels(x)
+    kernels = window_kernels(x)
     if kernels is not None:
         return kernels.windows(x, (high, wide), layer), (high, wide)
     if pad_h or pad_w:
@@ -140,7 +159,7 @@ def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: 
 
     First along the width, then along the height: kw + kh additions of whole planes instead of kh·kw.
     """
-    kernels = _kernels(windows)
+    kernels = window_kernels(windows)
     if kernels is not None:
         added: Tensor = kernels.fold(windows, shape, out, layer)
         return added
@@ -155,17 +174,6 @@ def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: 
     for row in range(kernel_h):
         folded[:, :, row : row + stride_h * (high - 1) + 1 : stride_h] += rows[:, :, row]
     return folded[:, :, pad_h : pad_h + height, pad_w : pad_w + width]
-
-
-def _kernels(x: Tensor) -> Any:
-    """Return our own kernels where they can run: on a GPU, with Triton, but not in double precision."""
-    if not x.is_cuda or x.dtype == torch.float64:
-        return None
-    try:
-        from bocl.networks import kernels
-    except ImportError:
-        return None
-    return kernels
 
 
 def _padding(layer: Layer) -> tuple[int, int]:
