@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from exporting_examples import BATCHES, TYPES, adapted, fixed, samples_for, typed_stream
+from exporting_examples import BATCHES, RECIPE, TYPES, adapted, fixed, samples_for, typed_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -86,6 +86,26 @@ def test_numbers_of_any_type_are_taken_as_predict_takes_them(kind):
     x = torch.from_numpy(np.arange(30).reshape(5, 6).astype(kind))
     assert torch.equal(learner.module(0)(x), learner.predict(x, 0))
     assert learner.module(0).double()(x.float()).dtype == torch.float64
+
+
+def one_channel() -> bocl.Learner:
+    network = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 1024, 3))
+    learner = bocl.Fixed(network, recipe=RECIPE, device="cpu")
+    x = np.random.default_rng(0).normal(size=(30, 1, 32, 32))
+    learner.learn(bocl.from_arrays([(x.astype(np.float32), np.arange(30) % 3)])[0])
+    return learner
+
+
+@pytest.mark.parametrize("make", [one_channel, lambda: fixed(NETWORKS["cnn, group norm"](), tasks=1)])
+def test_the_bits_do_not_depend_on_how_samples_lie_in_memory(make):
+    learner = make()
+    x = samples_for(learner, 0, 7)
+    wanted = learner.predict(x, 0)
+    for turned in (torch.empty_like(x, memory_format=torch.channels_last).copy_(x), torch.stack([x, -x], 1)[:, 0]):
+        assert turned.stride() != x.stride()
+        assert torch.equal(learner.predict(turned, 0), wanted)
+        with torch.no_grad():
+            assert torch.equal(learner.module(0)(turned), wanted)
 
 
 def test_gradients_with_respect_to_samples_are_those_of_the_function():
