@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import nn
 
 import bocl
 from bocl.errors import InputError
+from bocl.networks.task_modules import task_module
 
 sys.path.append(str(Path(__file__).parents[1] / "networks"))
 from low_rank_examples import MODULES
@@ -138,6 +140,20 @@ def test_it_is_an_ordinary_module():
     optimiser.step()
     assert not torch.equal(other(x), learner.predict(x, 2))
     assert torch.equal(learner.module(2)(x), learner.predict(x, 2))
+
+
+def test_parameters_are_in_one_order_wherever_tensors_come_from():
+    """Or an optimiser's state, which knows them by number, would be another parameter's after loading."""
+    learner = fixed(NETWORKS["cnn"]())
+    single = learner.network.single_task(2)
+    turned = replace(single, tensors=dict(reversed(single.tensors.items())))
+    first, other = ([*task_module(learner.network.graph, each).state_dict()] for each in (single, turned))
+    assert first == other
+
+
+def test_it_shows_the_shapes_of_its_tensors():
+    learner = fixed(NETWORKS["mlp"](), tasks=1)
+    assert "(fc1): Tensors(bias=(6,), weight=(6, 72))" in repr(learner.module(0))
 
 
 class Oddly(nn.Module):
