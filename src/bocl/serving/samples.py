@@ -37,16 +37,16 @@ def _from_json(body: bytes, about: SeenTask) -> Any:
         others = ", ".join(shown(name) for name in found if name != "samples")
         raise DataError(f"the JSON holds {others} besides 'samples'; {_WANTED}")
     samples: list[Any] = found["samples"]
-    if about.padding is not None and samples and isinstance(samples[0], str):
+    if not samples or (about.padding is not None and isinstance(samples[0], str)):
         return samples
     # With its type said, an array takes no more memory than its numbers do; numpy would widen all of them to a string.
     if body.count(b'"') > 2:
-        raise DataError("samples hold strings, but the task was learnt from numbers; give numbers")
+        raise DataError("samples hold something in quotes, but the task was learnt from numbers; give numbers")
     try:
         values = np.array(samples, dtype=np.float64)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise DataError(f"samples are not an array ({reason}); give rows of equal length") from error
+        raise DataError(f"samples are not an array ({reason}); give numbers, in rows of equal length") from error
     if about.in_bytes:
         return _whole(values, 255, "bytes").astype(np.uint8)
     if about.padding is not None:
@@ -71,7 +71,9 @@ def _from_npy(body: bytes) -> NDArray[Any]:
     if dtype.kind not in "fiub":  # Python objects among them, which are pickled
         raise DataError(f"the .npy file holds {shown(dtype.str)}, not numbers; convert them to float32 or uint8")
     start, wanted = stream.tell(), math.prod(shape) * dtype.itemsize
-    if not shape or min(shape) < 0 or len(body) - start != wanted:
+    if not shape:
+        raise DataError("the .npy file holds a single number; give an array (n, …) of samples")
+    if min(shape) < 0 or len(body) - start != wanted:
         raise DataError(
             f"the .npy file says that it holds an array of shape {shape} in {wanted} bytes, and has {len(body) - start}"
         )
