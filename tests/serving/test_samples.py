@@ -97,6 +97,12 @@ def test_bytes_are_not_rounded(number):
         read_samples(json.dumps({"samples": [[[[number] * 4] * 4]]}).encode(), BYTES, 7)
 
 
+@pytest.mark.parametrize("samples", ['[["red"]]', "[[0.5, 1]]", "[[-1, 1]]"])
+def test_texts_are_strings_or_whole_numbers(samples):
+    with pytest.raises(DataError, match=r"learnt from texts; give a list of strings, or rows of token ids$"):
+        read_samples(b'{"samples": %s}' % samples.encode(), TEXTS, 7)
+
+
 def test_a_long_string_does_not_widen_the_array(monkeypatch):
     body = json.dumps({"samples": [["x" * 100_000], *[[0]] * 100_000]}).encode()  # 40 GB as an array of strings
     with pytest.raises(DataError, match="hold something in quotes"):
