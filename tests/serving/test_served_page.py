@@ -110,3 +110,10 @@ def test_tasks_are_listed_and_tried(tmp_path):
                 "(getComputedStyle(document.querySelector('#file'), '::file-selector-button'))"
             )
             assert button == [rgb(colours()[role][side]) for role in ("ink", "panel")], "it can be read"
+
+        running.process.kill()
+        running.process.wait()
+        tab.run(f"document.querySelector('#wrong').textContent = ''; {ask}")
+        told = tab.wait_for("document.querySelector('#wrong').textContent")
+        assert told == "The server does not answer."
+        tab.wait_for(f"document.querySelector('#facts').textContent === {json.dumps(told)}")
