@@ -33,7 +33,9 @@ def cluster():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 2}  # to see that a node is gone
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
+    made = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(2):
         made.add_node(num_cpus=1, object_store_memory=100_000_000)
     made.wait_for_nodes()
@@ -100,6 +102,18 @@ def test_runs_on_two_nodes_are_those_of_one_process(ray, tmp_path, whole):
 def test_a_run_s_rounds_are_split_over_two_nodes(ray, tmp_path, whole):
     assert make(ray, [order(tmp_path / "parts", "search.parts=2")]) == {"parts": ""}
     assert_same_run(tmp_path / "parts", whole / "parts")
+
+
+def test_helpers_that_are_in_the_way_of_a_run_give_it_their_place(ray):
+    """As after a node was lost: those that are left hold all there is."""
+    from bocl.engines.ray_workers import PartWorker
+
+    parts = [ray._start(PartWorker, "cpu", None) for _ in range(2)]
+    for part in parts:
+        ray._told(part.about.remote())
+    ray._hire()
+    ray._worker(parts)
+    assert len(parts) == 1
 
 
 def test_a_run_is_resumed_on_another_engine(ray, tmp_path, whole):

@@ -150,9 +150,12 @@ class RayCluster:
                 "use nodes of one type, or allow it with --mixed-devices"
             )
 
-    def _worker(self) -> Any:
-        """Wait for a free worker. What is wrong with the cluster, so that no run can be made, is raised."""
-        looked = time.monotonic()
+    def _worker(self, parts: list[Any]) -> Any:
+        """Wait for a free worker. What is wrong with the cluster, so that no run can be made, is raised.
+
+        parts  actors that train parts; where nodes were lost, those that are in the worker's way give it their place
+        """
+        looked = -LOOK_AGAIN
         while not self._stopping:
             with self._one_at_a_time:
                 ready, _ = self._ray.wait([*self._coming], num_returns=len(self._coming), timeout=0)
@@ -164,11 +167,14 @@ class RayCluster:
                 return self._free.get(timeout=WAIT)
             if time.monotonic() - looked > LOOK_AGAIN:
                 looked = time.monotonic()
-                if not self._ray.cluster_resources().get(self._unit):
+                room = int(self._ray.cluster_resources().get(self._unit, 0))
+                if not room:
                     raise WorkError(f"the cluster has no {self._unit} left; run the same command again to resume")
+                while len(parts) >= room:
+                    self._ray.kill(parts.pop())
         raise WorkError("stopped")
 
-    def _make(self, order: RunOrder, parts: Sequence[Any]) -> str:
+    def _make(self, order: RunOrder, parts: list[Any]) -> str:
         """Make a run; return why it failed, '' if it did not. What is wrong with the cluster is raised."""
         try:
             stream = self._stream(order)
@@ -178,7 +184,7 @@ class RayCluster:
         losses = 0
         try:
             while True:
-                worker, records = self._worker(), mirror.records
+                worker, records = self._worker(parts), mirror.records
                 try:
                     said = self._follow(worker, order, stream, parts, mirror)
                 except self._ray.exceptions.RayTaskError as raised:  # before the run began
