@@ -32,6 +32,8 @@ from bocl.wording import counted, one_line
 MOST_LOSSES = 3  # of a run's worker, without a record between them
 WAIT = 0.1  # seconds between looks for a free worker
 PATIENCE = 5.0  # seconds for a cluster to answer at all
+SETTINGS = b"\x04"  # a kind of frame of HTTP/2, which both sides begin with
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)
 LOOK_AGAIN = 10.0  # seconds after which a cluster that gives none is looked at
 
 
@@ -74,13 +76,14 @@ class RayCluster:
         options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
         if address is None:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            options |= {"num_cpus": max(workers or 0, os.cpu_count() or 1), "include_dashboard": False}
+            cores = os.cpu_count() or 1
+            options |= {"num_cpus": min(workers or cores, cores), "include_dashboard": False}
         try:
             if address not in (None, "auto"):
                 _knock(address)
             self._ray.init(address=address or "local", **options)
         except (ConnectionError, ValueError, RuntimeError, AssertionError, OSError) as error:
-            reason = one_line(str(error).strip().partition("\n")[0])
+            reason = one_line(str(error).strip().partition("\n")[0]).partition(". ")[0]
             raise InputError(
                 f"--address {address or '(none)'}: Ray cannot be reached or started: {reason}; start a cluster with "
                 "`ray start --head`, with the same versions on every node, or leave out --address"
@@ -227,8 +230,14 @@ class RayCluster:
 
 
 def _knock(address: str) -> None:
-    """See that something listens at HOST:PORT: Ray itself tries for minutes."""
+    """See that HOST:PORT speaks HTTP/2, as a cluster's port does and that of its dashboard does not.
+
+    Ray itself would try for minutes.
+    """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or "/" in address:
         raise ValueError("it is not HOST:PORT, as `ray start --head` prints it")
-    socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as line:
+        line.sendall(HELLO)
+        if line.recv(4)[3:] != SETTINGS:
+            raise ValueError("what answers there is not a Ray cluster")
