@@ -10,13 +10,15 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from engine_examples import StoppedHere, assert_same_run, rounds, small, soon, stop_after, tensors
+from engine_examples import SMALL, StoppedHere, assert_same_run, rounds, small, soon, stop_after, tensors
 
 from bocl.engines.orders import RunOrder
 from bocl.errors import InputError
+from bocl.experiment.provenance import versions
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -122,6 +124,21 @@ def test_a_run_is_resumed_on_another_engine(ray, tmp_path, whole):
     assert len(tensors(tmp_path / "seed-0")) > 0
     assert make(ray, [order(tmp_path / "seed-0", "seed=0")]) == {"seed-0": ""}
     assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+def test_a_study_that_was_begun_here_goes_on_in_a_cluster(bocl, cluster, tmp_path, whole):
+    (tmp_path / "study.toml").write_text('on = ["digits"]\nseeds = [0, 1]\n[[run]]')
+    with pytest.raises(StoppedHere):
+        run(small("seed=0"), tmp_path / "work/digits/bocl/bocl-seed0", device="cpu", callback=stop_after(2))
+    words = ["study", "study.toml", "--out", "work", "--records", "records"]
+    words += [word for setting in SMALL for word in ("--set", setting)]
+    code, out, err = bocl(*words, "--engine", "ray", "--address", cluster.address)
+    assert code == 0, err
+    assert len(out.splitlines()) == 2
+    for seed in (0, 1):
+        assert f"digits  bocl  seed {seed}  ACC " in out
+        assert_same_run(tmp_path / f"work/digits/bocl/bocl-seed{seed}", whole / f"seed-{seed}")
+    assert bocl(*words)[1] == "2 of 2 runs already in records\n"
 
 
 def test_a_worker_that_is_killed_costs_its_round(ray, tmp_path, whole):
@@ -255,6 +272,25 @@ def test_what_a_cluster_has_not_is_refused(cluster):
         RayCluster(cluster.address, "cuda:1", None)
 
 
+def test_nodes_of_different_types_are_refused_unless_they_are_allowed(cluster):
+    from bocl.engines.ray_engine import RayCluster
+    from bocl.engines.ray_workers import About
+
+    nodes = [About("one", "A GPU", versions()), About("two", "Another GPU", versions())]
+    engine = RayCluster(cluster.address, "cpu", None)
+    engine._check(nodes[0])
+    with pytest.raises(InputError, match=r"one has A GPU, and two Another GPU, .* allow it with --mixed-devices"):
+        engine._check(nodes[1])
+    engine._mixed = True
+    engine._check(nodes[1])
+
+
+def test_runs_of_the_same_tasks_share_them(ray, tmp_path):
+    orders = [order(tmp_path / "one"), order(tmp_path / "two", "method=sn"), order(tmp_path / "three", "seed=1")]
+    one, two, three = map(ray._stream, orders)
+    assert one == two != three
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1", "127.0.0.1:x"])
 def test_a_wrong_address_is_refused_in_one_line(address):
     from bocl.engines.ray_engine import RayCluster
@@ -263,6 +299,17 @@ def test_a_wrong_address_is_refused_in_one_line(address):
         RayCluster(address, "cpu", None)
     assert str(refused.value).startswith(f"--address {address}: ")
     assert "\n" not in str(refused.value)
+
+
+def test_a_port_of_something_else_is_refused():
+    """Such as that of Ray's dashboard, which is printed beside the right one."""
+    from bocl.engines.ray_engine import RayCluster
+
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever).start()
+        with pytest.raises(InputError, match="what answers there is not a Ray cluster"):
+            RayCluster(f"127.0.0.1:{other.server_port}", "cpu", None)
+        other.shutdown()
 
 
 def test_a_node_with_other_versions_is_refused(cluster, tmp_path, monkeypatch):
