@@ -17,7 +17,7 @@ import pytest
 from engine_examples import SMALL, StoppedHere, assert_same_run, rounds, small, soon, stop_after, tensors
 
 from bocl.engines.orders import RunOrder
-from bocl.errors import InputError
+from bocl.errors import InputError, WorkError
 from bocl.experiment.provenance import versions
 from bocl.experiment.run import run
 from bocl.records.journal import read
@@ -112,7 +112,7 @@ def test_helpers_that_are_in_the_way_of_a_run_give_it_their_place(ray):
 
     parts = [ray._start(PartWorker, "cpu", None) for _ in range(2)]
     for part in parts:
-        ray._told(part.about.remote())
+        ray._told(part.about.remote().future())
     ray._hire()
     ray._worker(parts)
     assert len(parts) == 1
@@ -240,25 +240,46 @@ def test_a_node_without_the_files_of_a_user_s_stream_is_named(cluster, tmp_path)
     assert "(on " in ended["own"]
 
 
-def test_a_disk_that_is_full_on_a_node_loses_nothing(ray, tmp_path, whole, monkeypatch):
+def test_a_disk_that_is_full_on_a_node_loses_nothing(ray, tmp_path, whole):
     """Files of the worker may have 20 kB: enough for two tasks, not for the children of the third."""
-    from bocl.engines import ray_workers
+    from bocl.engines.ray_workers import RunWorker
 
-    real = ray_workers.RunWorker
-
-    class Cramped(real):
+    class Cramped(RunWorker):
         def make(self, *arguments):
             resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             yield from super().make(*arguments)
 
-    monkeypatch.setattr("bocl.engines.ray_engine.RunWorker", Cramped)
+    ray.run_worker = Cramped
     ended = make(ray, [order(tmp_path / "seed-0", "seed=0")])
     assert "cannot be written" in ended["seed-0"]
     assert str(tmp_path / "seed-0") in ended["seed-0"]
-    monkeypatch.undo()
     run(small("seed=0"), tmp_path / "seed-0", device="cpu")
     assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+@pytest.mark.parametrize("times", [1, 9])
+def test_workers_that_cannot_start_are_replaced_a_few_times(ray, tmp_path, times):
+    from bocl.engines.ray_workers import RunWorker
+
+    (tmp_path / "starts").mkdir()
+
+    class Weak(RunWorker):
+        def __init__(self, device):
+            super().__init__(device)
+            before = len(list((tmp_path / "starts").iterdir()))
+            if before < times:
+                (tmp_path / "starts" / str(before)).touch()
+                os._exit(1)
+
+    ray.run_worker = Weak
+    wanted = order(tmp_path / "run", "method=sn", "stream.tasks=1")
+    if times == 1:
+        assert make(ray, [wanted]) == {"run": ""}
+    else:
+        with pytest.raises(WorkError, match="a worker could not start: "):
+            make(ray, [wanted])
+        assert len(list((tmp_path / "starts").iterdir())) == 3
 
 
 def test_what_a_cluster_has_not_is_refused(cluster):

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -30,7 +30,7 @@ from bocl.settings import to_plain
 from bocl.wording import counted, one_line
 
 MOST_LOSSES = 3  # of a run's worker, without a record between them
-WAIT = 0.1  # seconds between looks for a free worker
+WAIT = 0.5  # seconds after which who waits for a worker sees whether there is still something to wait for
 PATIENCE = 5.0  # seconds for a cluster to answer at all
 SETTINGS = b"\x04"  # a kind of frame of HTTP/2, which both sides begin with
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)
@@ -40,6 +40,8 @@ LOOK_AGAIN = 10.0  # seconds after which a cluster that gives none is looked at
 class RayCluster:
     """An engine (``orders.py``) on Ray.
 
+    run_worker  the actors that make runs
+
     address  of a cluster, `auto` for the one that this machine belongs to; None: one is started here
     device   auto, cpu or cuda: what every worker computes on
     workers  how many at once; None: one for every GPU, or for every core where there is none
@@ -47,6 +49,7 @@ class RayCluster:
     """
 
     shares_device = 1
+    run_worker: type[RunWorker] = RunWorker
 
     def __init__(self, address: str | None, device: str, workers: int | None, *, mixed: bool = False) -> None:
         if device not in ("auto", "cpu", "cuda"):
@@ -67,8 +70,8 @@ class RayCluster:
         self._first: About | None = None  # what workers are compared with
         self._stopping = False
         self._actors: list[Any] = []
-        self._coming: dict[Any, Any] = {}  # what a worker will say of itself → the worker
-        self._free: SimpleQueue[Any] = SimpleQueue()
+        self._free: SimpleQueue[tuple[Any, Future[About] | None]] = SimpleQueue()  # workers; of new ones what they are
+        self._failures = 0  # of workers to start, one after another
         self._streams: dict[str, Any] = {}
         self._one_at_a_time = threading.Lock()
 
@@ -97,7 +100,7 @@ class RayCluster:
             imports = single.network.build if single and module_of(single.network) else None
             parts = [self._start(PartWorker, self._device, imports) for _ in range(helpers)]
             for actor in parts:
-                self._check(self._told(actor.about.remote()))
+                self._check(self._told(actor.about.remote().future()))
             for _ in range(min(len(orders), self.most_parts - helpers)):
                 self._hire()
             with ThreadPoolExecutor(self.most_parts) as pool:
@@ -126,17 +129,30 @@ class RayCluster:
 
     def _hire(self) -> None:
         """Ask for a worker; it is free once the cluster has room for it."""
-        actor = self._start(RunWorker, self._device)
-        with self._one_at_a_time:
-            self._coming[actor.about.remote()] = actor
+        actor = self._start(self.run_worker, self._device)
+        actor.about.remote().future().add_done_callback(lambda said: self._free.put((actor, said)))
 
-    def _told(self, coming: Any) -> About:
+    def _told(self, said: Future[About]) -> About:
         try:
-            found: About = self._ray.get(coming)
+            return said.result()
         except self._ray.exceptions.RayError as error:
             lines = [line for line in str(error).strip().splitlines() if line.strip()]
             raise WorkError(f"a worker could not start: {one_line(lines[-1])}") from error
-        return found
+
+    def _has_come(self, said: Future[About]) -> bool:
+        """Whether a new worker is there; one that was lost before is replaced, a few times."""
+        try:
+            found = self._told(said)
+        except WorkError:
+            self._failures += 1
+            if self._failures >= MOST_LOSSES:
+                raise
+            self._hire()
+            return False
+        with self._one_at_a_time:
+            self._failures = 0
+            self._check(found)
+        return True
 
     def _check(self, found: About) -> None:
         """Refuse a worker whose results could have other bits than those of the others."""
@@ -160,14 +176,10 @@ class RayCluster:
         """
         looked = -LOOK_AGAIN
         while not self._stopping:
-            with self._one_at_a_time:
-                ready, _ = self._ray.wait([*self._coming], num_returns=len(self._coming), timeout=0)
-                for coming in ready:
-                    actor = self._coming.pop(coming)
-                    self._check(self._told(coming))
-                    self._free.put(actor)
             with suppress(Empty):
-                return self._free.get(timeout=WAIT)
+                worker, new = self._free.get(timeout=WAIT)
+                if new is None or self._has_come(new):
+                    return worker
             if time.monotonic() - looked > LOOK_AGAIN:
                 looked = time.monotonic()
                 room = int(self._ray.cluster_resources().get(self._unit, 0))
@@ -204,7 +216,7 @@ class RayCluster:
                     self._ray.kill(worker)
                     self._hire()
                     return one_line(str(raised))
-                self._free.put(worker)
+                self._free.put((worker, None))
                 return said
         finally:
             mirror.close()
