@@ -20,10 +20,9 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from bocl.engines.ray_engine import RayCluster
 from replication.scaling import MEASUREMENTS, write_measurement
 from replication.scaling.costs import SMALL, make_all
-from replication.scaling.replay import Recorded, ReplayingCluster, record, steps, write_replay
+from replication.scaling.replay import Recorded, ReplayingCluster, TimedCluster, record, steps, write_replay
 from replication.scaling.simulate import Costs, simulate
 
 TRAINING = (1, 2, 4)  # workers
@@ -31,13 +30,7 @@ WAITING = (1, 2, 4, 16)
 PACE = 2.0  # of waiting
 
 
-class TimedCluster(ReplayingCluster):
-    """The cluster that others use, with the times of runs."""
-
-    run_worker = RayCluster.run_worker
-
-
-def took(kind: type[ReplayingCluster], workers: int, runs: int, place: Path, data: str | None) -> float:
+def took(kind: type[TimedCluster], workers: int, runs: int, place: Path, data: str | None) -> float:
     """Return the seconds from when runs are asked for until the last is known to have ended."""
     from ray.cluster_utils import Cluster
 

@@ -2,9 +2,9 @@
 
 python -m replication.scaling.costs [--out replication/measurements/scaling/costs.json]
 
-Recorded runs are replayed on clusters of this machine. What the driver does for a record is given as the CPU time of its
-process, which is what bounds it: it writes the records of all runs, and Python does one thing at a time. Two runs that
-write little and much tell what is for the record and what for its bytes.
+Recorded runs are replayed on clusters of this machine. What the driver does for a record is given as the CPU time of
+its process, which is what bounds it: it writes the records of all runs, and Python does one thing at a time. Two runs
+that write little and much tell what is for the record and what for its bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import typer
 from bocl.engines.orders import RunOrder
 from bocl.experiment.config import Config, load_config
 from replication.scaling import MEASUREMENTS, write_measurement
-from replication.scaling.replay import Recorded, ReplayingCluster, record, write_replay
+from replication.scaling.replay import Recorded, ReplayingCluster, TimedCluster, record, write_replay
 from replication.scaling.simulate import Costs
 from replication.speed.engines import make
 
@@ -63,7 +63,7 @@ def flood(recorded: Sequence[Recorded], runs: int, workers: int) -> Flood:
     return Flood(records, fmean(one.bytes for one in recorded), cpu / records, wall / records)
 
 
-def make_all(engine: ReplayingCluster, config: Config, runs: int, place: Path, data: str | None) -> None:
+def make_all(engine: TimedCluster, config: Config, runs: int, place: Path, data: str | None) -> None:
     """Make so many runs of a config; raise if one fails."""
     failed: list[str] = []
     orders = [RunOrder.of(f"run {number}", config, place / f"run-{number}", data=data) for number in range(runs)]

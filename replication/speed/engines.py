@@ -2,9 +2,9 @@
 
 python -m replication.speed.engines [PRESET] [--set a.b=c] [--turns 10] [--out FILE.json]
 
-The time of a run is that from its first record to its last, in the folder that was asked for: start-up is apart. A
-ratio is that of two runs, one after the other. Others may use the machine, too, so the load is on record with the
-ratios, and their spread says how far to trust them.
+A run is measured from its first record to its last, in the folder that was asked for: start-up is apart. A ratio is
+that of two runs, one after the other: of the seconds that passed, and of the CPU time of all processes that have a part
+in it, Ray's own too. Others may use the machine, which makes seconds longer and CPU time hardly; the load is on record.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -37,7 +38,7 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "processes": lambda: RunProcesses(["cpu"]),
     "ray": lambda: RayCluster(None, "cpu", 1),
 }
-POLL = 0.002  # seconds
+POLL = 0.005  # seconds
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Made:
     ready   seconds until the engine was there: of Ray, until a cluster was started
     begun   seconds from then to the run's first record
     run     seconds from its first record to its last
+    cpu     seconds that this process and all it started computed meanwhile
     rounds  how many rounds it has
     """
 
@@ -54,6 +56,7 @@ class Made:
     ready: float
     begun: float
     run: float
+    cpu: float
     rounds: int
 
 
@@ -64,39 +67,57 @@ def make(name: str, config: Config) -> Made:
         asked = time.time()
         engine = ENGINES[name]()
         ready = time.time()
-        first: list[float] = []
-        watch = threading.Thread(target=_see_first_record, args=(folder / JOURNAL, first), daemon=True)
+        seen: list[tuple[float, float]] = []  # when the journal had grown, and the CPU time by then
+        over = threading.Event()
+        watch = threading.Thread(target=_see_records, args=(folder / JOURNAL, seen, over))
         watch.start()
         told: list[str] = []
         engine([RunOrder.of(name, config, folder)], lambda _order, error: told.append(error))
+        over.set()
+        watch.join()
         if told != [""]:
-            raise SystemExit(f"{name}: {told}")
-        last = (folder / JOURNAL).stat().st_mtime
+            raise SystemExit(f"{name}: {told[0]}")
         rounds = sum(record["kind"] == "round" for record in read(folder / JOURNAL))
-    return Made(name, ready - asked, first[0] - ready, last - first[0], rounds)
+    (first, before), (last, after) = seen[0], seen[-1]
+    return Made(name, ready - asked, first - ready, last - first, after - before, rounds)
 
 
-def _see_first_record(journal: Path, seen: list[float]) -> None:
-    while not (journal.is_file() and journal.stat().st_size):
-        time.sleep(POLL)
-    seen.append(journal.stat().st_mtime)
+def _see_records(journal: Path, seen: list[tuple[float, float]], over: threading.Event) -> None:
+    size = 0
+    while not over.wait(POLL):
+        with suppress(FileNotFoundError):
+            found = journal.stat()
+            if found.st_size != size:
+                size = found.st_size
+                seen.append((found.st_mtime, cpu_seconds()))
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of all that it started, directly or not, as far as it goes on record."""
+    parents, ticks = {}, {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = place.read_text().rpartition(") ")[2].split()
+            pid = int(place.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))  # with children that have ended
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(ticks[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 
 def compared(made: Sequence[Made]) -> dict[str, Any]:
     """Return how long runs took on Ray as a share of what they took in a process, turn by turn, and start-ups."""
     pairs = list(zip(*([one for one in made if one.engine == name] for name in ENGINES), strict=True))
-    ratios = [ray.run / process.run for process, ray in pairs]
-    low, middle, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     fastest = {name: min(one.run for one in made if one.engine == name) for name in ENGINES}
     return {
         "turns": len(pairs),
         "rounds": made[0].rounds,
-        "ratio": middle,
-        "quarters": [low, high],
-        "range": [min(ratios), max(ratios)],
-        "of_the_fastest": fastest["ray"] / fastest["processes"],
+        "seconds_ratio": _quarters([ray.run / process.run for process, ray in pairs]),
+        "cpu_ratio": _quarters([ray.cpu / process.cpu for process, ray in pairs]),
+        "fastest_ratio": fastest["ray"] / fastest["processes"],
         "seconds": {name: median(one.run for one in made if one.engine == name) for name in ENGINES},
-        "fastest_seconds": fastest,
+        "cpu_seconds": {name: median(one.cpu for one in made if one.engine == name) for name in ENGINES},
         "seconds_to_first_record": {name: median(one.begun for one in made if one.engine == name) for name in ENGINES},
         "seconds_to_start_ray": median(ray.ready for _, ray in pairs),
     }
@@ -104,12 +125,17 @@ def compared(made: Sequence[Made]) -> dict[str, Any]:
 
 def describe(found: dict[str, Any]) -> str:
     """Say in one line what came of it."""
-    low, high = found["quarters"]
+    (low, middle, high), (least, cpu, most) = found["seconds_ratio"], found["cpu_ratio"]
     return (
-        f"{found['rounds']} rounds, {found['turns']} turns: on Ray {found['ratio']:.3f} times as long as in a process "
-        f"(half of the turns {low:.3f} to {high:.3f}; the fastest of each {found['of_the_fastest']:.3f}); "
-        f"{found['seconds']['processes']:.2f} s in a process"
+        f"{found['rounds']} rounds, {found['turns']} turns; on Ray, as a share of a process: seconds {middle:.3f} "
+        f"({low:.3f} to {high:.3f} in half of the turns; {found['fastest_ratio']:.3f}, the fastest of each), CPU time "
+        f"{cpu:.3f} ({least:.3f} to {most:.3f}); {found['seconds']['processes']:.2f} s in a process"
     )
+
+
+def _quarters(ratios: Sequence[float]) -> list[float]:
+    """Return the lower quartile, the median and the upper quartile."""
+    return list(quantiles(ratios, n=4)) if len(ratios) > 1 else list(ratios) * 3
 
 
 def engines_command(
