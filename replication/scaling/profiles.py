@@ -15,13 +15,14 @@ from replication.records import RESULTS
 from replication.scaling.simulate import Steps
 
 GPU = "NVIDIA H200"
+MOST_STORED = 10_000_000  # parameters: one DEN grew to 101 million, 404 MB of one record, which tells nothing of others
 BYTES = 4  # of a parameter
 BYTES_OF_OTHERS = {"gem": 1}  # of the other numbers that a method stores: GEM's are images
 
 
 @cache
 def profiles(preset: str, gpu: str = GPU) -> tuple[Steps, ...]:
-    """Return the runs of a preset that had one GPU of this type to themselves in one session, by name.
+    """Return the runs of a preset that had one GPU of this type to themselves in one session, by name; no giants.
 
     The bytes of a record are those of its line and of the files that it names. Of a checkpoint's weights, they are
     those of the parameters that the task added, or of all that is stored where the method changes earlier tasks.
@@ -37,7 +38,8 @@ def _steps(journal: Path, gpu: str) -> Steps:
     records = list(read(journal))
     log = RunLog.of(records, journal)
     (start, *others) = log.starts
-    if others or start.shares_device > 1 or start.machine.get("name") != gpu:
+    giant = log.tasks[-1].stored > MOST_STORED
+    if others or giant or start.shares_device > 1 or start.machine.get("name") != gpu:
         return ()
     lines = map(len, text.splitlines(keepends=True))
     method = start.config["method"]

@@ -159,8 +159,8 @@ def describe(found: dict[str, Any]) -> str:
     (low, middle, high), (least, cpu, most) = found["seconds_ratio"], found["cpu_ratio"]
     return (
         f"{found['rounds']} rounds, {found['counted']} of {found['turns']} turns; on Ray, as a share of a process: "
-        f"seconds {middle:.3f} ({low:.3f} to {high:.3f} in half of the turns; {found['fastest_ratio']:.3f}, the fastest "
-        f"of each), CPU time {cpu:.3f} ({least:.3f} to {most:.3f}); {found['seconds']['processes']:.2f} s in a process"
+        f"seconds {middle:.3f} ({low:.3f} to {high:.3f} in half of the turns; {found['fastest_ratio']:.3f}, of the "
+        f"fastest), CPU time {cpu:.3f} ({least:.3f} to {most:.3f}); {found['seconds']['processes']:.2f} s in a process"
     )
 
 
