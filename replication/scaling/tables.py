@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from bocl.records.files import write_whole
-from bocl.wording import percent, roughly
+from bocl.wording import duration
 from replication.scaling import MEASUREMENTS
 from replication.tables import filled
 
@@ -25,6 +25,10 @@ SPEED = MEASUREMENTS.with_name("speed") / "engines.json"
 
 def _read(place: Path) -> Any:
     return json.loads(place.read_text(encoding="utf-8"))
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
 
 
 def overhead() -> str:
@@ -74,10 +78,10 @@ def study() -> str:
         if one["drivers"] > 1:
             gpus += f", {one['drivers']} commands" + (", longest runs first" if one["longest_first"] else "")
         ray = one["engine"] == "ray"
-        driver, late = (percent(one["driver_share"]), roughly(one["late"])) if ray else ("–", "–")
+        driver, late = (_share(one["driver_share"]), duration(one["late"])) if ray else ("–", "–")
         name = "Ray" if ray else "processes"
         lines.append(
-            f"| {name} | {gpus} | {roughly(one['seconds'])} | {percent(one['efficiency'])} | {driver} | {late} |"
+            f"| {name} | {gpus} | {duration(one['seconds'])} | {_share(one['efficiency'])} | {driver} | {late} |"
         )
     return "\n".join(lines)
 

@@ -22,6 +22,7 @@ from typing import Any
 from bocl.engines.mirror import Mirror
 from bocl.engines.orders import RunOrder
 from bocl.engines.ray_workers import About, Ended, PartWorker, RunWorker
+from bocl.engines.shared_arrays import ArrayStore, Packed
 from bocl.errors import BoclError, InputError, WorkError
 from bocl.experiment.build import build_stream, module_of
 from bocl.experiment.provenance import versions
@@ -72,7 +73,8 @@ class RayCluster:
         self._actors: list[Any] = []
         self._free: SimpleQueue[tuple[Any, Future[About] | None]] = SimpleQueue()  # workers; of new ones what they are
         self._failures = 0  # of workers to start, one after another
-        self._streams: dict[str, Any] = {}
+        self._arrays = ArrayStore(self._ray.put, self._ray.cloudpickle.CloudPickler)
+        self._streams: dict[str, Packed] = {}
         self._one_at_a_time = threading.Lock()
 
     def _connect(self, address: str | None, workers: int | None) -> None:
@@ -221,7 +223,7 @@ class RayCluster:
         finally:
             mirror.close()
 
-    def _follow(self, worker: Any, order: RunOrder, stream: Any, parts: Sequence[Any], mirror: Mirror) -> str:
+    def _follow(self, worker: Any, order: RunOrder, stream: Packed, parts: Sequence[Any], mirror: Mirror) -> str:
         """Let a worker make a run, and do in its folder what the worker does; return why it failed."""
         make = worker.make.options(num_returns="streaming")
         for coming in make.remote(order, self._ray.put(mirror.content()), stream, list(parts)):
@@ -231,13 +233,13 @@ class RayCluster:
             mirror.take(new)
         raise WorkError(f"{order.title}: its worker said nothing of how it ended; run the same command again to resume")
 
-    def _stream(self, order: RunOrder) -> Any:
-        """Return where the cluster keeps the tasks of a run: once for all runs that have the same."""
+    def _stream(self, order: RunOrder) -> Packed:
+        """Return the tasks of a run. The cluster keeps their samples, once for all runs that have the same."""
         config = order.settings()
         key = json.dumps([to_plain(config.stream), config.seed, config.network.weights, order.data])
         with self._one_at_a_time:
             if key not in self._streams:
-                self._streams[key] = self._ray.put(build_stream(config, order.data))
+                self._streams[key] = self._arrays.pack(build_stream(config, order.data))
             return self._streams[key]
 
 
