@@ -3,10 +3,10 @@
 python -m replication.print_check --out runs/print-check [--methods wsn,packnet] [--seeds 0] [--tune] [--device cuda]
 
 The network is 784-100-100 without biases and a head per task, trained for 5 epochs in batches of 10, without weight
-decay: with Adam at 1e-3, or for sn and ewc, whose recipe is not printed, with SGD at 0.01. Whether sn and ewc had a head
-per task is not printed either, so they are run with one for all, too. The figures are those of the comparison in Kang et
-al., "Forget-free Continual Learning with Winning Subnetworks". What else is not printed is chosen on validation samples of
-a seed that is not evaluated (``--tune``), or is our default where the record has no tuning.
+decay: with Adam at 1e-3, or for sn and ewc, whose recipe is not printed, with SGD at 0.01. Nor is it printed whether sn
+and ewc had a head per task, so they are run with one for all, too. The figures are those of the comparison in Kang et al.,
+"Forget-free Continual Learning with Winning Subnetworks". What else is not printed is chosen on validation samples of a
+seed that is not evaluated (``--tune``), or is our default where the record has no tuning.
 Runs go on where they stopped, and what they come to is written to measurements/print-check.json.
 """
 
