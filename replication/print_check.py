@@ -4,9 +4,9 @@ python -m replication.print_check --out runs/print-check [--methods wsn,packnet]
 
 The network is 784-100-100 without biases and a head per task, trained for 5 epochs in batches of 10, without weight
 decay: with Adam at 1e-3, or for sn and ewc, whose recipe is not printed, with SGD at 0.01. Nor is it printed whether sn
-and ewc had a head per task, so they are run with one for all, too. The figures are those of the comparison in Kang et al.,
-"Forget-free Continual Learning with Winning Subnetworks". What else is not printed is chosen on validation samples of a
-seed that is not evaluated (``--tune``), or is our default where the record has no tuning.
+and ewc had a head per task, so they are run with one for all, too. The figures are those of the comparison in Kang et
+al., "Forget-free Continual Learning with Winning Subnetworks". What else is not printed is chosen on validation samples
+of a seed that is not evaluated (``--tune``), or is our default where the record has no tuning.
 Runs go on where they stopped, and what they come to is written to measurements/print-check.json.
 """
 
@@ -52,8 +52,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {  # WSN's density is printed
 GRIDS: dict[str, tuple[int, str, tuple[str, ...]]] = {  # tasks, setting, values
     "packnet": (3, "packnet.retrain", ("0.2", "0.4", "1.0")),
     "supsup": (1, "supsup.density", ("0.1", "0.3", "0.5", "0.7")),  # its tasks know nothing of one another
-    "ewc": (5, "ewc.strength", ("10", "30", "100", "300", "1000")),
-    "ewc-one-head": (5, "ewc.strength", ("10", "30", "100", "300", "1000")),
+    "ewc": (5, "ewc.strength", ("1", "3", "10", "30", "100", "300", "1000")),
+    "ewc-one-head": (5, "ewc.strength", ("1", "3", "10", "30", "100", "300", "1000")),
 }
 TUNING_SEED = 100
 
