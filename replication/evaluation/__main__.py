@@ -19,8 +19,8 @@ from statistics import fmean
 from bocl.records.files import write_whole
 from bocl.records.summary import find_runs, summarise
 from replication.evaluation.choice import chosen, recorded, scored, try_name
-from replication.evaluation.sizes import BUDGETS, sized, stored
-from replication.evaluation.tries import HERE, PAPERS, Overrides, System, numbers, preset, systems, tries, tuning_seed
+from replication.evaluation.sizes import BUDGETS, Overrides, sized, stored
+from replication.evaluation.tries import HERE, PAPERS, System, numbers, preset, systems, tries, tuning_seed
 from replication.records import name_of, preset_of
 
 ALL_SAMPLES = "recipe.use_validation=true"

@@ -14,7 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from bocl.records.summary import RunSummary, find_runs, summarise
-from replication.evaluation.tries import Overrides, System, tries
+from replication.evaluation.sizes import Overrides
+from replication.evaluation.tries import System, tries
 from replication.records import name_of, preset_of
 
 Tried = Mapping[str, Any]

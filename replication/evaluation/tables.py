@@ -1,12 +1,12 @@
 """Make the tables of this folder's README.md from records.
 
-python -m replication.evaluation.tables            prints them
-python -m replication.evaluation.tables --write    puts each between its marks
+python -m replication.evaluation.tables [STREAM...] [--place FOLDER]    prints them
+python -m replication.evaluation.tables --write                         puts each between its marks
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -190,22 +190,28 @@ def _plainly(wanted: Mapping[str, BySeed], *, equal: bool) -> Iterator[str]:
     yield f"- Times are of runs of which up to {max(shared)} shared a device."
 
 
-def tables() -> dict[str, Callable[[], str]]:
+def tables(streams: Sequence[str] = PAPERS, place: Path = HERE) -> dict[str, Callable[[], str]]:
     """Return every table by the name of its marks."""
     made: dict[str, Callable[[], str]] = {}
-    for stream in PAPERS:
-        made[f"tried-{stream}"] = partial(tried_table, stream)
-        made[f"own-{stream}"] = partial(results_table, stream)
-        made[f"equal-{stream}"] = partial(results_table, stream, equal=True)
+    for stream in streams:
+        made[f"tried-{stream}"] = partial(tried_table, stream, place)
+        made[f"own-{stream}"] = partial(results_table, stream, place)
+        made[f"equal-{stream}"] = partial(results_table, stream, place, equal=True)
     return made
 
 
 def main() -> None:
     """Print the tables, or write them."""
-    if "--write" in sys.argv[1:]:
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables()), encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("streams", nargs="*", default=PAPERS)
+    parser.add_argument("--place", type=Path, default=HERE, help="folder of tries and results")
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    made = tables(asked.streams, asked.place)
+    if asked.write:
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), made), encoding="utf-8")
     else:
-        print("\n\n".join(table() for table in tables().values()))
+        print("\n\n".join(table() for table in made.values()))
 
 
 if __name__ == "__main__":

@@ -17,12 +17,11 @@ import numpy as np
 
 from bocl.experiment.config import Config, load_config
 from bocl.seeding import seed_for
-from replication.evaluation.sizes import sized
+from replication.evaluation.sizes import Overrides, sized
 
 HERE = Path(__file__).parent
 PRESETS = "replication/evaluation/presets"
 PAPERS = ("permuted-mnist", "mixed-mnist", "split-cifar100")
-Overrides = tuple[str, ...]
 _NO_LISTS = ("part", "like", "method", "tried_as", "streams", "always", "shorter", "size", "own")
 
 
@@ -73,7 +72,8 @@ def tuning_seed() -> int:
     return int(_spaces()["seed"])
 
 
-def systems(stream: str, part: int = 1) -> list[System]:
+@cache
+def systems(stream: str, part: int = 1) -> tuple[System, ...]:
     """Return the systems of a part of the evaluation on a stream, those with the longest runs first."""
     common, entries = _of_stream(_spaces()["recipe"], stream), _spaces()["systems"]
     found = []
@@ -97,7 +97,7 @@ def systems(stream: str, part: int = 1) -> list[System]:
                 {key: value for key, value in filled.items() if key not in _NO_LISTS},
             )
         )
-    return found
+    return tuple(found)
 
 
 def _of_stream(entry: Mapping[str, Any], stream: str) -> dict[str, Any]:
