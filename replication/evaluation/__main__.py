@@ -25,6 +25,7 @@ from replication.records import name_of, preset_of
 
 ALL_SAMPLES = "recipe.use_validation=true"
 REFERENCE = "bocl"  # whose size the others are brought to
+FIRST_SEEDS = 4  # which are run before the others
 ONLY_EQUAL = "fixed"  # it has no size of its own
 
 
@@ -91,9 +92,10 @@ def equal_study(of: Sequence[System], place: Path) -> str:
 
 
 def reference_size(stream: str, place: Path) -> float:
-    """Return how many parameters bocl stores on average."""
+    """Return how many parameters bocl stores on average of the first seeds."""
     runs = [run for run in map(summarise, find_runs(place / "results")) if preset_of(run) == stream]
-    return fmean(run.tasks[-1].stored for run in runs if name_of(run) == REFERENCE and run.finished)
+    own = {run.seed: run.tasks[-1].stored for run in runs if name_of(run) == REFERENCE and run.finished}
+    return fmean(own[seed] for seed in numbers(stream)["seeds"][:FIRST_SEEDS])
 
 
 def at_size(system: System, place: Path, parameters: float) -> Overrides:
