@@ -49,7 +49,35 @@ ifeq ($(KEPT),$(OURS))
 	$(BIN)/python -m replication.untuned.tables --write
 	$(BIN)/python -m replication.guessing.tables --write
 	$(BIN)/python -m replication.pretrained.tables --write
+	$(BIN)/python -m replication.evaluation.tables --write
 endif
+
+STREAMS ?= permuted-mnist mixed-mnist split-cifar100
+EVALUATION ?= runs/evaluation
+ifdef QUICK
+STREAMS := digits
+EVALUATION := runs/evaluation-quick
+FEW := --count 2
+ONE := --seeds 0 --device cpu
+endif
+WRITE = $(BIN)/python -m replication.evaluation
+STUDY = $(BIN)/bocl study $(STREAMS:%=$(EVALUATION)/studies/$@-%.toml) --out $(EVALUATION)/runs --workers $(WORKERS)
+.PHONY: evaluate tries own equal
+
+evaluate: equal  ## every system by docs/protocol.md, into the folder EVALUATION: a GPU, WORKERS=14, an hour; QUICK=1: on digits, minutes
+	$(WRITE).tables $(STREAMS) --place $(EVALUATION)
+
+tries: $(READY)
+	$(WRITE) tries $(STREAMS) --place $(EVALUATION) $(FEW)
+	$(STUDY) --records $(EVALUATION)/tried $(if $(QUICK),--device cpu)
+
+own: tries
+	$(WRITE) own $(STREAMS) --place $(EVALUATION) --tried $(EVALUATION)/tried $(FEW)
+	$(STUDY) --records $(EVALUATION)/results $(ONE)
+
+equal: own
+	$(WRITE) equal $(STREAMS) --place $(EVALUATION)
+	$(STUDY) --records $(EVALUATION)/results $(ONE)
 
 torture: $(READY)  ## kills, damages, full disks, crashes in a row: an hour, and goes on where it stopped; PART=kills: a part; MINUTES=10: so much
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture $(PART) $(if $(MINUTES),--minutes $(MINUTES))
@@ -57,13 +85,16 @@ torture: $(READY)  ## kills, damages, full disks, crashes in a row: an hour, and
 fuzz: $(READY)  ## thousands of wrong configs, arrays, archives and command lines, and see that each is refused in one line
 	OMP_NUM_THREADS=1 BOCL_FUZZ=20 $(BIN)/pytest tests/fuzz -n 0
 
-.PHONY: test-extras test-avalanche test-gpu dist lock
+.PHONY: test-extras test-avalanche test-clusters test-gpu dist lock
 
 test-extras: .venv-extras/.ready  ## the tests that need large extras for users: pyarrow, datasets, TensorBoard, MLflow
 	.venv-extras/bin/python -m pytest -m extras -n 0
 
 test-avalanche: .venv-avalanche/.ready  ## the tests that need Avalanche
 	.venv-avalanche/bin/python -m pytest -m avalanche -n 0 tests/test_avalanche.py tests/test_packaging.py
+
+test-clusters: .venv-clusters/.ready  ## the tests that need Ray and submitit; Ray is started once
+	.venv-clusters/bin/python -m pytest -m clusters -n 2 --dist loadfile tests/engines tests/test_packaging.py
 
 test-gpu: $(READY)  ## the tests that need a GPU; writes what came of them to tests/gpu-last-run.json, to be committed
 	$(BIN)/pytest -m gpu -n 0
@@ -76,7 +107,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-extras .venv-avalanche
+	rm -rf .venv .venv-extras .venv-avalanche .venv-clusters
 
 lock:  ## pin what is installed here, with hashes; needs uv; UPGRADE="--upgrade-package numpy" takes a newer one
 	$(PYTHON) .ci/lock.py $(UPGRADE)

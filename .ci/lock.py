@@ -15,20 +15,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 VERSIONS = ROOT / "constraints.txt"  # for whoever installs bocl with pip and wants the versions it is tested with
-COMMON, CUDA, CPU, EXTRAS, AVALANCHE = (
-    ROOT / "requirements" / f"{name}.txt" for name in ("common", "cuda", "cpu", "extras", "avalanche")
-)
+COMMON, CUDA, CPU, EXTRAS = (ROOT / "requirements" / f"{name}.txt" for name in ("common", "cuda", "cpu", "extras"))
 USUAL = ("dev", "docs", "images", "replication")  # the extras that make installs; the others, for users, are large
-ALONE = ("avalanche",)  # has an environment of its own
+ALONE = {"avalanche": ("avalanche",), "clusters": ("ray", "slurm")}  # lock of an environment of its own → its extras
 # Avalanche requires every solver that qpsolvers knows, half a gigabyte for the GEM of its own. GPUtil is no wheel.
-OF_AVALANCHE = ("--overrides", str(ROOT / ".ci" / "avalanche-overrides.txt"), "--no-binary", "gputil")
+OPTIONS = {"avalanche": ("--overrides", str(ROOT / ".ci" / "avalanche-overrides.txt"), "--no-binary", "gputil")}
 OF_CUDA = re.compile(r"(cuda|nvidia)-|torch=|triton=")  # what is in cuda.txt
 
 
 def main() -> None:
     """Resolve for every platform and Python, and write the files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    large = [name for name in project["optional-dependencies"] if name not in ALONE]
+    alone = {name for extras in ALONE.values() for name in extras}
+    large = [name for name in project["optional-dependencies"] if name not in alone]
     whole = _resolve(pins(COMMON, CUDA, EXTRAS), *_extras(large), *sys.argv[1:])
     known = [entry.partition(" \\")[0] for entry in whole]
     entries = _resolve(known, *_extras(USUAL))
@@ -38,10 +37,13 @@ def main() -> None:
     names = {_name(entry) for entry in entries}
     extras = [entry for entry in whole if _name(entry) not in names]
     _write(EXTRAS, "What make test-extras installs besides.", extras)
-    beside = _resolve(pins(AVALANCHE), *_extras([*USUAL, *ALONE]), *OF_AVALANCHE, *sys.argv[1:], fixed=known)
-    avalanche = [entry for entry in beside if _name(entry) not in names]
-    _write(AVALANCHE, "What make test-avalanche installs besides.", avalanche)
-    versions = dict.fromkeys(pin.strip() for pin in pins(COMMON, CUDA, EXTRAS, AVALANCHE))
+    locks = []
+    for lock, chosen in ALONE.items():
+        locks.append(place := ROOT / "requirements" / f"{lock}.txt")
+        options = (*_extras([*USUAL, *chosen]), *OPTIONS.get(lock, ()), *sys.argv[1:])
+        beside = [entry for entry in _resolve(pins(place), *options, fixed=known) if _name(entry) not in names]
+        _write(place, f"What make test-{lock} installs besides.", beside)
+    versions = dict.fromkeys(pin.strip() for pin in pins(COMMON, CUDA, EXTRAS, *locks))
     _write(VERSIONS, "The versions that make installs.", [*versions])
     (torch,) = (entry.split()[0] for entry in entries if entry.startswith("torch="))
     if f"{torch}+cpu " not in CPU.read_text():

@@ -28,6 +28,7 @@ from bocl.wording import counted, points
 from replication.findings import Finding, findings, reductions
 from replication.paper_figures import main_systems
 from replication.paper_figures import times as of_time
+from replication.print_check import table as print_check
 from replication.records import RESULTS, name_of, preset_of
 from replication.streams import arrange_replication
 
@@ -458,6 +459,7 @@ TABLES = {
     "savings": savings,
     "times": times,
     "parts": parts,
+    "print-check": print_check,
     "search": search,
     "replays": replays,
     "rounds": rounds,

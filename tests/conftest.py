@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,3 +68,22 @@ def interruptible() -> None:
     """Hear Ctrl-C: a suite that is started in the background inherits that it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def bocl(monkeypatch, capsys, tmp_path):
+    """Call the command line in an empty folder; return (exit code, standard output, standard error)."""
+    from bocl.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["bocl", *map(str, words)])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
+
+    return call

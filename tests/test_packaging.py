@@ -21,12 +21,11 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CORE = [Requirement(line) for line in PROJECT["dependencies"]]
 EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
-LOCKS = {
-    name: (ROOT / "requirements" / f"{name}.txt").read_text()
-    for name in ("common", "cuda", "cpu", "extras", "avalanche")
-}
 LOCK = runpy.run_path(str(ROOT / ".ci" / "lock.py"))
-USUAL, ALONE = LOCK["USUAL"], LOCK["ALONE"]  # the extras that make installs, and those with an environment of their own
+USUAL, ALONE = LOCK["USUAL"], LOCK["ALONE"]  # the extras that make installs, and those with environments of their own
+LOCKS = {
+    name: (ROOT / "requirements" / f"{name}.txt").read_text() for name in ("common", "cuda", "cpu", "extras", *ALONE)
+}
 DISTRIBUTION_OF = {
     "sklearn": "scikit-learn",
     "PIL": "pillow",
@@ -38,6 +37,7 @@ COMES_WITH = {  # module → what always brings it along
     "triton": "torch",
     "torchvision": "avalanche-lib",
 }
+BESIDE = {"jax"}  # what replication/ measures ours beside: no extra has it, since only who repeats that needs it
 
 
 def imported(folder: Path) -> Iterator[tuple[str, str]]:
@@ -62,7 +62,8 @@ def undeclared(folder: Path, requirements: list[Requirement]) -> list[str]:
     return [
         f"{file}: {module}"
         for file, module in imported(folder)
-        if canonicalize_name(COMES_WITH.get(module) or DISTRIBUTION_OF.get(module, module)) not in declared
+        if module not in BESIDE
+        and canonicalize_name(COMES_WITH.get(module) or DISTRIBUTION_OF.get(module, module)) not in declared
     ]
 
 
@@ -75,7 +76,10 @@ def test_every_module_the_library_imports_is_a_requirement():
     [
         (
             "tests",
-            ["dev", "parquet", "datasets", "tensorboard", "mlflow", "serve", "text", "onnx", "peft", "avalanche"],
+            [
+                *("dev", "parquet", "datasets", "tensorboard", "mlflow", "serve", "text", "onnx", "peft"),
+                *("avalanche", "ray", "slurm"),
+            ],
         ),
         ("examples", ["avalanche"]),
         ("replication", ["replication", "peft"]),
@@ -138,7 +142,7 @@ def brought_along(requirements: list[Requirement]) -> set[str]:
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])
 def test_the_lock_keeps_to_the_bounds(build):
-    pinned = pins("common", build, "extras", "avalanche")
+    pinned = pins("common", build, "extras", *ALONE)
     for requirement in [*CORE, *(each for extra in EXTRAS.values() for each in extra)]:
         found = pinned.get(canonicalize_name(requirement.name))
         assert found is not None, f"{requirement.name} is not locked; make lock does it"
@@ -177,14 +181,20 @@ def locked_besides(lock: str, extras: Collection[str]) -> tuple[set[str], set[st
 
 @pytest.mark.extras("pyarrow", "datasets", "tensorboard", "mlflow")
 def test_the_lock_of_the_extras_is_all_that_is_needed_besides_and_nothing_else():
-    locked, needed = locked_besides("extras", EXTRAS.keys() - ALONE)
+    locked, needed = locked_besides("extras", EXTRAS.keys() - {name for extras in ALONE.values() for name in extras})
     assert locked == needed
 
 
 @pytest.mark.avalanche
 def test_the_lock_of_avalanche_is_all_that_is_needed_besides_and_nothing_else():
-    locked, needed = locked_besides("avalanche", ALONE)
+    locked, needed = locked_besides("avalanche", ALONE["avalanche"])
     assert locked == needed | {"pysocks"}  # of requests[socks], which one of them requires
+
+
+@pytest.mark.clusters
+def test_the_lock_of_the_clusters_is_all_that_is_needed_besides_and_nothing_else():
+    locked, needed = locked_besides("clusters", ALONE["clusters"])
+    assert locked == needed
 
 
 @pytest.mark.parametrize("path", ["Makefile", ".ci/run", ".ci/check_dist.py"])
@@ -195,7 +205,7 @@ def test_nothing_is_installed_unless_its_hash_is_locked(path):
 
 
 def test_the_versions_for_others_are_those_of_the_lock():
-    ours = {str(pin) for found in pins("common", "cuda", "extras", "avalanche").values() for pin in found}
+    ours = {str(pin) for found in pins("common", "cuda", "extras", *ALONE).values() for pin in found}
     theirs = {str(Requirement(line)) for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"}
     assert theirs == ours
 

@@ -41,11 +41,16 @@ CPU = torch.device("cpu")
 WIDTHS = ((1, 0), (4, 2), (0, 0), (2, 4), (3, 1), (4, 4), (2, 2))
 
 
+def make_subject(device):
+    """Return a network that knows one task, and the samples of the next."""
+    network = ExpandableNetwork(trace(mlp(64, [6, 5])), device=device)
+    network.commit(network.grow([network.graph.widths], 10, seeds=[0]).growth(0))
+    return network, task_to_device(permuted_digits(tasks=2, seed=0)[1], 1, device)
+
+
 @pytest.fixture(scope="module")
 def subject():
-    network = ExpandableNetwork(trace(mlp(64, [6, 5])))
-    network.commit(network.grow([network.graph.widths], 10, seeds=[0]).growth(0))
-    return network, task_to_device(permuted_digits(tasks=2, seed=0)[1], 1, "cpu")
+    return make_subject("cpu")
 
 
 def a_round(**changes):
@@ -223,6 +228,20 @@ def test_a_network_that_a_process_cannot_take_up_is_told(process):
     process.start(Subject(0, Module(), None), a_round(), [PartWork((0,))])
     with pytest.raises(WorkError, match=r"cannot be read in another process \(ModuleNotFoundError.*test_parts"):
         process.result()
+
+
+@pytest.mark.gpu
+def test_a_process_that_shares_the_gpu_answers_as_this_one_and_after_it_was_killed():
+    subject, asked = make_subject("cuda:0"), a_round(parts=2)
+    whole = LocalTrainer()(asked, *subject)
+    process = PartProcess(torch.device("cuda:0"))
+    try:
+        trainer = SpreadTrainer([process])
+        assert_same(whole, trainer(asked, *subject))
+        process._process.kill()
+        assert_same(whole, trainer(asked, *subject))
+    finally:
+        process.close()
 
 
 def test_a_process_ends_with_the_one_that_started_it():

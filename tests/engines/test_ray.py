@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -10,13 +11,15 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from engine_examples import StoppedHere, assert_same_run, rounds, small, soon, stop_after, tensors
+from engine_examples import SMALL, StoppedHere, assert_same_run, rounds, small, soon, stop_after, tensors
 
 from bocl.engines.orders import RunOrder
-from bocl.errors import InputError
+from bocl.errors import InputError, WorkError
+from bocl.experiment.provenance import versions
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -33,7 +36,9 @@ def cluster():
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    quick = {"health_check_period_ms": 500, "health_check_failure_threshold": 2}  # to see that a node is gone
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
+    made = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(2):
         made.add_node(num_cpus=1, object_store_memory=100_000_000)
     made.wait_for_nodes()
@@ -102,12 +107,39 @@ def test_a_run_s_rounds_are_split_over_two_nodes(ray, tmp_path, whole):
     assert_same_run(tmp_path / "parts", whole / "parts")
 
 
+def test_helpers_that_are_in_the_way_of_a_run_give_it_their_place(ray):
+    """As after a node was lost: those that are left hold all there is."""
+    from bocl.engines.ray_workers import PartWorker
+
+    parts = [ray._start(PartWorker, "cpu", None) for _ in range(2)]
+    for part in parts:
+        ray._told(part.about.remote().future())
+    ray._hire()
+    ray._worker(parts)
+    assert len(parts) == 1
+
+
 def test_a_run_is_resumed_on_another_engine(ray, tmp_path, whole):
     with pytest.raises(StoppedHere):
         run(small("seed=0"), tmp_path / "seed-0", device="cpu", callback=stop_after(2))
     assert len(tensors(tmp_path / "seed-0")) > 0
     assert make(ray, [order(tmp_path / "seed-0", "seed=0")]) == {"seed-0": ""}
     assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+def test_a_study_that_was_begun_here_goes_on_in_a_cluster(bocl, cluster, tmp_path, whole):
+    (tmp_path / "study.toml").write_text('on = ["digits"]\nseeds = [0, 1]\n[[run]]')
+    with pytest.raises(StoppedHere):
+        run(small("seed=0"), tmp_path / "work/digits/bocl/bocl-seed0", device="cpu", callback=stop_after(2))
+    words = ["study", "study.toml", "--out", "work", "--records", "records"]
+    words += [word for setting in SMALL for word in ("--set", setting)]
+    code, out, err = bocl(*words, "--engine", "ray", "--address", cluster.address)
+    assert code == 0, err
+    assert len(out.splitlines()) == 2
+    for seed in (0, 1):
+        assert f"digits  bocl  seed {seed}  ACC " in out
+        assert_same_run(tmp_path / f"work/digits/bocl/bocl-seed{seed}", whole / f"seed-{seed}")
+    assert bocl(*words)[1] == "2 of 2 runs already in records\n"
 
 
 def test_a_worker_that_is_killed_costs_its_round(ray, tmp_path, whole):
@@ -209,25 +241,46 @@ def test_a_node_without_the_files_of_a_user_s_stream_is_named(cluster, tmp_path)
     assert "(on " in ended["own"]
 
 
-def test_a_disk_that_is_full_on_a_node_loses_nothing(ray, tmp_path, whole, monkeypatch):
+def test_a_disk_that_is_full_on_a_node_loses_nothing(ray, tmp_path, whole):
     """Files of the worker may have 20 kB: enough for two tasks, not for the children of the third."""
-    from bocl.engines import ray_workers
+    from bocl.engines.ray_workers import RunWorker
 
-    real = ray_workers.RunWorker
-
-    class Cramped(real):
+    class Cramped(RunWorker):
         def make(self, *arguments):
             resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             yield from super().make(*arguments)
 
-    monkeypatch.setattr("bocl.engines.ray_engine.RunWorker", Cramped)
+    ray.run_worker = Cramped
     ended = make(ray, [order(tmp_path / "seed-0", "seed=0")])
     assert "cannot be written" in ended["seed-0"]
     assert str(tmp_path / "seed-0") in ended["seed-0"]
-    monkeypatch.undo()
     run(small("seed=0"), tmp_path / "seed-0", device="cpu")
     assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+@pytest.mark.parametrize("times", [1, 9])
+def test_workers_that_cannot_start_are_replaced_a_few_times(ray, tmp_path, times):
+    from bocl.engines.ray_workers import RunWorker
+
+    (tmp_path / "starts").mkdir()
+
+    class Weak(RunWorker):
+        def __init__(self, device):
+            super().__init__(device)
+            before = len(list((tmp_path / "starts").iterdir()))
+            if before < times:
+                (tmp_path / "starts" / str(before)).touch()
+                os._exit(1)
+
+    ray.run_worker = Weak
+    wanted = order(tmp_path / "run", "method=sn", "stream.tasks=1")
+    if times == 1:
+        assert make(ray, [wanted]) == {"run": ""}
+    else:
+        with pytest.raises(WorkError, match="a worker could not start: "):
+            make(ray, [wanted])
+        assert len(list((tmp_path / "starts").iterdir())) == 3
 
 
 def test_what_a_cluster_has_not_is_refused(cluster):
@@ -241,6 +294,27 @@ def test_what_a_cluster_has_not_is_refused(cluster):
         RayCluster(cluster.address, "cuda:1", None)
 
 
+def test_nodes_of_different_types_are_refused_unless_they_are_allowed(cluster):
+    from bocl.engines.ray_engine import RayCluster
+    from bocl.engines.ray_workers import About
+
+    nodes = [About("one", "A GPU", versions()), About("two", "Another GPU", versions())]
+    engine = RayCluster(cluster.address, "cpu", None)
+    engine._check(nodes[0])
+    with pytest.raises(InputError, match=r"one has A GPU, and two Another GPU, .* allow it with --mixed-devices"):
+        engine._check(nodes[1])
+    engine._mixed = True
+    engine._check(nodes[1])
+
+
+def test_runs_of_the_same_tasks_share_them(ray, tmp_path):
+    orders = [order(tmp_path / "one"), order(tmp_path / "two", "method=sn"), order(tmp_path / "three", "seed=1")]
+    one, two, three = map(ray._stream, orders)
+    assert one is two is not three
+    assert one.large == three.large != []  # tasks of another seed are other permutations of the same samples
+    assert len(pickle.dumps(three.rest)) < 10_000
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1", "127.0.0.1:x"])
 def test_a_wrong_address_is_refused_in_one_line(address):
     from bocl.engines.ray_engine import RayCluster
@@ -249,6 +323,17 @@ def test_a_wrong_address_is_refused_in_one_line(address):
         RayCluster(address, "cpu", None)
     assert str(refused.value).startswith(f"--address {address}: ")
     assert "\n" not in str(refused.value)
+
+
+def test_a_port_of_something_else_is_refused():
+    """Such as that of Ray's dashboard, which is printed beside the right one."""
+    from bocl.engines.ray_engine import RayCluster
+
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever).start()
+        with pytest.raises(InputError, match="what answers there is not a Ray cluster"):
+            RayCluster(f"127.0.0.1:{other.server_port}", "cpu", None)
+        other.shutdown()
 
 
 def test_a_node_with_other_versions_is_refused(cluster, tmp_path, monkeypatch):

@@ -153,6 +153,15 @@ def test_options_are_those_of_sbatch(tmp_path, slurm):
         make(SlurmArray(tmp_path / "slurm", {"partition": "nowhere"}, "cpu", 1), [order(tmp_path / "other")])
 
 
+def test_the_command_waits_for_what_it_asked_for(bocl, tmp_path, slurm):
+    words = ["run", "digits", "--methods", "sn", "--set", "stream.tasks=1", "--set", "recipe.epochs=1", "--out", "runs"]
+    code, out, err = bocl(*words, "--engine", "slurm", "--slurm", "time=10", "--slurm", "partition=gpu")
+    assert code == 0, err
+    assert err == "1/1  sn  seed 0  finished\n"
+    assert "runs/sn-seed0" in out
+    assert "#SBATCH --partition=gpu\n" in (slurm / "script").read_text()
+
+
 def test_what_is_wrong_with_a_run_is_told_once(tmp_path):
     bad = RunOrder.of("bad", small("stream.name=permuted-mnist"), tmp_path / "bad", data=str(tmp_path))
     ended = make(local(tmp_path), [bad, order(tmp_path / "good", "stream.tasks=1")])

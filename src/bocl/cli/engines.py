@@ -75,6 +75,8 @@ def chosen_engine(
 
     if address is not None and name != "ray":
         raise InputError("--address is that of a Ray cluster; add --engine ray")
+    if mixed and name != "ray" and shared is None:
+        raise InputError("--mixed-devices allows devices of different types; add --devices or --engine ray")
     if slurm and name != "slurm":
         raise InputError("--slurm is for a cluster with Slurm; add --engine slurm")
     if name is None:
@@ -87,9 +89,12 @@ def chosen_engine(
         from bocl.engines.slurm import SlurmArray
 
         return SlurmArray(folder / "slurm", _parse_slurm(slurm or []), device, workers)
+    from rich.console import Console
+
     from bocl.engines.ray_engine import RayCluster
 
-    return RayCluster(address, device, workers, mixed=mixed)
+    with Console(stderr=True).status("Ray starts" if address is None else "Ray is asked"):
+        return RayCluster(address, device, workers, mixed=mixed)
 
 
 def processes(devices: Sequence[torch.device], workers: int | None = None) -> Engine:

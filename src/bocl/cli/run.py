@@ -67,12 +67,13 @@ def run_command(
     from bocl.progress.display import Display
     from bocl.progress.watch import watching
     from bocl.records.interrupts import Terminated, stopping_on_terminate
+    from bocl.records.run_log import JOURNAL
     from bocl.records.summary import summarise
     from bocl.wording import counted
 
     shared = devices_to_share(device, devices, mixed_devices)
-    if shared is not None and at_once > 1:
-        raise InputError("--at-once is about one GPU; leave it out with --devices")
+    if at_once > 1 and (shared is not None or engine is not None):
+        raise InputError("--at-once is about one GPU; leave it out with --devices and --engine")
     if workers is not None and engine is None:
         raise InputError("--workers are those of an engine; add --engine ray or slurm, or use --devices")
     goals = {"--alpha": alpha, "--target": target, "--tolerance": tolerance}
@@ -107,13 +108,16 @@ def run_command(
     if len(grid) == 1:
         places = made_on.most_parts if made_on else len(shared or [device])
         grid = [(split_over(config, folder, places), folder) for config, folder in grid]
+        parts = grid[0][0].search.parts
+        if places > parts and (shared or workers):
+            warn(f"the rounds of this run are trained in {counted(parts, 'part')}; no more devices than that have work")
     elif shared is not None:
         made_on = processes(shared)
     try:
         with stopping_on_terminate():
             if made_on is not None:
-                with watching([folder for _, folder in grid]):
-                    failed = run_grid_on(made_on, grid, data=data, audit=audit, tell=Display().say)
+                with watching([folder for _, folder in grid]) as console:
+                    failed = run_grid_on(made_on, grid, data=data, audit=audit, tell=Display(console=console).say)
             else:
                 first = device if shared is None else str(shared[0])
                 with Display(runs=len(grid)) as display, spread_over(shared, grid[0][0]) as trainer:
@@ -131,7 +135,7 @@ def run_command(
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     if len(grid) == len(failed) == 1:
         raise failed.popitem()[1]
-    summaries = [summarise(folder) for _, folder in grid]
+    summaries = [summarise(folder) for _, folder in grid if folder not in failed or (folder / JOURNAL).is_file()]
     if as_json:
         errors = {folder: {"error": str(error)} for folder, error in failed.items()}
         runs = [summary.as_json() | errors.get(summary.folder, {}) for summary in summaries]

@@ -58,6 +58,7 @@ def study_command(
     from bocl.engines.studies import run_jobs
     from bocl.errors import ConfigError
     from bocl.experiment.study import jobs, load_study
+    from bocl.progress.display import Display
     from bocl.progress.watch import watching
     from bocl.records.interrupts import Terminated, stopping_on_terminate
     from bocl.training.device import resolve_device
@@ -87,7 +88,8 @@ def study_command(
         if study.alone and made_on.shares_device > 1:
             raise ConfigError(f"{source} measures how long runs take on a device of their own; leave out --workers")
     try:
-        with stopping_on_terminate(), watching([Path(out) / job.run_place for job in wanted]):
+        with stopping_on_terminate(), watching([Path(out) / job.run_place for job in wanted]) as console:
+            on_one_terminal = console.is_terminal and sys.stdout.isatty()
             failed = run_jobs(
                 wanted,
                 Path(out),
@@ -95,7 +97,7 @@ def study_command(
                 records=None if records is None else Path(records),
                 data=data,
                 command=shlex.join(["bocl", *sys.argv[1:]]),
-                tell=say,
+                tell=Display(console=console).say if on_one_terminal else say,
             )
     except KeyboardInterrupt as stop:
         warn(str(stop) or "stopped; run the same command again to resume")

@@ -31,7 +31,7 @@ def run_grid_on(
         nonlocal told
         told += 1
         if error:
-            failed[Path(order.folder)] = WorkError(error.removeprefix("bocl: "))
+            failed[Path(order.folder)] = WorkError(error)
         tell(f"{told}/{len(grid)}  {order.title}  {error or 'finished'}")
 
     orders = [

@@ -24,7 +24,7 @@ from bocl.experiment.build import import_function
 from bocl.methods.parts import PartDone, PartWork
 from bocl.methods.rounds import Round
 from bocl.records.interrupts import terminate_when_input_ends
-from bocl.training.device import resolve_device
+from bocl.training.device import only_device
 from bocl.wording import counted
 
 MOST_LOSSES = 3  # of a process in one stage of a round
@@ -155,7 +155,7 @@ def main() -> None:
     torch.set_num_threads(int(threads))
     if imports:
         import_function(imports, "network")
-    answer_on(Connection(int(descriptor)), PartServer(resolve_device(device)))
+    answer_on(Connection(int(descriptor)), PartServer(only_device(device)))
 
 
 if __name__ == "__main__":

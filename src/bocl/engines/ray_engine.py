@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -22,6 +22,7 @@ from typing import Any
 from bocl.engines.mirror import Mirror
 from bocl.engines.orders import RunOrder
 from bocl.engines.ray_workers import About, Ended, PartWorker, RunWorker
+from bocl.engines.shared_arrays import ArrayStore, Packed
 from bocl.errors import BoclError, InputError, WorkError
 from bocl.experiment.build import build_stream, module_of
 from bocl.experiment.provenance import versions
@@ -30,13 +31,17 @@ from bocl.settings import to_plain
 from bocl.wording import counted, one_line
 
 MOST_LOSSES = 3  # of a run's worker, without a record between them
-WAIT = 0.1  # seconds between looks for a free worker
+WAIT = 0.5  # seconds after which who waits for a worker sees whether there is still something to wait for
 PATIENCE = 5.0  # seconds for a cluster to answer at all
+SETTINGS = b"\x04"  # a kind of frame of HTTP/2, which both sides begin with
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)
 LOOK_AGAIN = 10.0  # seconds after which a cluster that gives none is looked at
 
 
 class RayCluster:
     """An engine (``orders.py``) on Ray.
+
+    run_worker  the actors that make runs
 
     address  of a cluster, `auto` for the one that this machine belongs to; None: one is started here
     device   auto, cpu or cuda: what every worker computes on
@@ -45,6 +50,7 @@ class RayCluster:
     """
 
     shares_device = 1
+    run_worker: type[RunWorker] = RunWorker
 
     def __init__(self, address: str | None, device: str, workers: int | None, *, mixed: bool = False) -> None:
         if device not in ("auto", "cpu", "cuda"):
@@ -65,22 +71,24 @@ class RayCluster:
         self._first: About | None = None  # what workers are compared with
         self._stopping = False
         self._actors: list[Any] = []
-        self._coming: dict[Any, Any] = {}  # what a worker will say of itself → the worker
-        self._free: SimpleQueue[Any] = SimpleQueue()
-        self._streams: dict[str, Any] = {}
+        self._free: SimpleQueue[tuple[Any, Future[About] | None]] = SimpleQueue()  # workers; of new ones what they are
+        self._failures = 0  # of workers to start, one after another
+        self._arrays = ArrayStore(self._ray.put, self._ray.cloudpickle.CloudPickler)
+        self._streams: dict[str, Packed] = {}
         self._one_at_a_time = threading.Lock()
 
     def _connect(self, address: str | None, workers: int | None) -> None:
         options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
         if address is None:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            options |= {"num_cpus": max(workers or 0, os.cpu_count() or 1), "include_dashboard": False}
+            cores = os.cpu_count() or 1
+            options |= {"num_cpus": min(workers or cores, cores), "include_dashboard": False}
         try:
             if address not in (None, "auto"):
                 _knock(address)
             self._ray.init(address=address or "local", **options)
         except (ConnectionError, ValueError, RuntimeError, AssertionError, OSError) as error:
-            reason = one_line(str(error).strip().partition("\n")[0])
+            reason = one_line(str(error).strip().partition("\n")[0]).partition(". ")[0]
             raise InputError(
                 f"--address {address or '(none)'}: Ray cannot be reached or started: {reason}; start a cluster with "
                 "`ray start --head`, with the same versions on every node, or leave out --address"
@@ -94,7 +102,7 @@ class RayCluster:
             imports = single.network.build if single and module_of(single.network) else None
             parts = [self._start(PartWorker, self._device, imports) for _ in range(helpers)]
             for actor in parts:
-                self._check(self._told(actor.about.remote()))
+                self._check(self._told(actor.about.remote().future()))
             for _ in range(min(len(orders), self.most_parts - helpers)):
                 self._hire()
             with ThreadPoolExecutor(self.most_parts) as pool:
@@ -123,17 +131,30 @@ class RayCluster:
 
     def _hire(self) -> None:
         """Ask for a worker; it is free once the cluster has room for it."""
-        actor = self._start(RunWorker, self._device)
-        with self._one_at_a_time:
-            self._coming[actor.about.remote()] = actor
+        actor = self._start(self.run_worker, self._device)
+        actor.about.remote().future().add_done_callback(lambda said: self._free.put((actor, said)))
 
-    def _told(self, coming: Any) -> About:
+    def _told(self, said: Future[About]) -> About:
         try:
-            found: About = self._ray.get(coming)
+            return said.result()
         except self._ray.exceptions.RayError as error:
             lines = [line for line in str(error).strip().splitlines() if line.strip()]
             raise WorkError(f"a worker could not start: {one_line(lines[-1])}") from error
-        return found
+
+    def _has_come(self, said: Future[About]) -> bool:
+        """Whether a new worker is there; one that was lost before is replaced, a few times."""
+        try:
+            found = self._told(said)
+        except WorkError:
+            self._failures += 1
+            if self._failures >= MOST_LOSSES:
+                raise
+            self._hire()
+            return False
+        with self._one_at_a_time:
+            self._failures = 0
+            self._check(found)
+        return True
 
     def _check(self, found: About) -> None:
         """Refuse a worker whose results could have other bits than those of the others."""
@@ -150,25 +171,27 @@ class RayCluster:
                 "use nodes of one type, or allow it with --mixed-devices"
             )
 
-    def _worker(self) -> Any:
-        """Wait for a free worker. What is wrong with the cluster, so that no run can be made, is raised."""
-        looked = time.monotonic()
+    def _worker(self, parts: list[Any]) -> Any:
+        """Wait for a free worker. What is wrong with the cluster, so that no run can be made, is raised.
+
+        parts  actors that train parts; where nodes were lost, those that are in the worker's way give it their place
+        """
+        looked = -LOOK_AGAIN
         while not self._stopping:
-            with self._one_at_a_time:
-                ready, _ = self._ray.wait([*self._coming], num_returns=len(self._coming), timeout=0)
-                for coming in ready:
-                    actor = self._coming.pop(coming)
-                    self._check(self._told(coming))
-                    self._free.put(actor)
             with suppress(Empty):
-                return self._free.get(timeout=WAIT)
+                worker, new = self._free.get(timeout=WAIT)
+                if new is None or self._has_come(new):
+                    return worker
             if time.monotonic() - looked > LOOK_AGAIN:
                 looked = time.monotonic()
-                if not self._ray.cluster_resources().get(self._unit):
+                room = int(self._ray.cluster_resources().get(self._unit, 0))
+                if not room:
                     raise WorkError(f"the cluster has no {self._unit} left; run the same command again to resume")
+                while len(parts) >= room:
+                    self._ray.kill(parts.pop())
         raise WorkError("stopped")
 
-    def _make(self, order: RunOrder, parts: Sequence[Any]) -> str:
+    def _make(self, order: RunOrder, parts: list[Any]) -> str:
         """Make a run; return why it failed, '' if it did not. What is wrong with the cluster is raised."""
         try:
             stream = self._stream(order)
@@ -178,7 +201,7 @@ class RayCluster:
         losses = 0
         try:
             while True:
-                worker, records = self._worker(), mirror.records
+                worker, records = self._worker(parts), mirror.records
                 try:
                     said = self._follow(worker, order, stream, parts, mirror)
                 except self._ray.exceptions.RayTaskError as raised:  # before the run began
@@ -195,12 +218,12 @@ class RayCluster:
                     self._ray.kill(worker)
                     self._hire()
                     return one_line(str(raised))
-                self._free.put(worker)
+                self._free.put((worker, None))
                 return said
         finally:
             mirror.close()
 
-    def _follow(self, worker: Any, order: RunOrder, stream: Any, parts: Sequence[Any], mirror: Mirror) -> str:
+    def _follow(self, worker: Any, order: RunOrder, stream: Packed, parts: Sequence[Any], mirror: Mirror) -> str:
         """Let a worker make a run, and do in its folder what the worker does; return why it failed."""
         make = worker.make.options(num_returns="streaming")
         for coming in make.remote(order, self._ray.put(mirror.content()), stream, list(parts)):
@@ -210,19 +233,25 @@ class RayCluster:
             mirror.take(new)
         raise WorkError(f"{order.title}: its worker said nothing of how it ended; run the same command again to resume")
 
-    def _stream(self, order: RunOrder) -> Any:
-        """Return where the cluster keeps the tasks of a run: once for all runs that have the same."""
+    def _stream(self, order: RunOrder) -> Packed:
+        """Return the tasks of a run. The cluster keeps their samples, once for all runs that have the same."""
         config = order.settings()
         key = json.dumps([to_plain(config.stream), config.seed, config.network.weights, order.data])
         with self._one_at_a_time:
             if key not in self._streams:
-                self._streams[key] = self._ray.put(build_stream(config, order.data))
+                self._streams[key] = self._arrays.pack(build_stream(config, order.data))
             return self._streams[key]
 
 
 def _knock(address: str) -> None:
-    """See that something listens at HOST:PORT: Ray itself tries for minutes."""
+    """See that HOST:PORT speaks HTTP/2, as a cluster's port does and that of its dashboard does not.
+
+    Ray itself would try for minutes.
+    """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or "/" in address:
         raise ValueError("it is not HOST:PORT, as `ray start --head` prints it")
-    socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as line:
+        line.sendall(HELLO)
+        if line.recv(4)[3:] != SETTINGS:
+            raise ValueError("what answers there is not a Ray cluster")

@@ -14,6 +14,7 @@ from typing import Any
 from bocl.engines.mirror import Change, write_content
 from bocl.engines.orders import RunOrder, carry_out
 from bocl.engines.part_server import PartServer, Subject
+from bocl.engines.shared_arrays import Packed, unpack
 from bocl.engines.spread import SpreadTrainer
 from bocl.errors import BoclError
 from bocl.experiment.build import import_function
@@ -21,7 +22,6 @@ from bocl.experiment.provenance import machine, versions
 from bocl.extras import needed
 from bocl.methods.parts import PartDone, PartWork
 from bocl.methods.rounds import Round
-from bocl.tasks.task import TaskStream
 from bocl.training.device import resolve_device
 from bocl.wording import one_line
 
@@ -61,7 +61,7 @@ class RunWorker:
         return about(self._device)
 
     def make(
-        self, order: RunOrder, content: dict[str, bytes], stream: TaskStream, parts: Sequence[Any]
+        self, order: RunOrder, content: dict[str, bytes], stream: Packed, parts: Sequence[Any]
     ) -> Iterator[Change | Ended]:
         """Make or resume a run, and yield what is new in its folder after every record, then how it ended.
 
@@ -79,7 +79,8 @@ class RunWorker:
             def work() -> None:
                 error = ""
                 try:
-                    carry_out(there, self._device, stream, trainer=trainer, on_record=lambda: news.put(changes()))
+                    tasks = unpack(stream, needed("ray", "ray", "tasks come through Ray").get)
+                    carry_out(there, self._device, tasks, trainer=trainer, on_record=lambda: news.put(changes()))
                 except BoclError as mistake:
                     error = one_line(str(mistake)).replace(place, order.folder)
                 except Exception as mistake:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -22,7 +23,7 @@ from bocl.engines.orders import RunOrder, carry_out
 from bocl.errors import BoclError, InputError
 from bocl.experiment.provenance import machine
 from bocl.records.interrupts import Terminated, stopping_on_terminate, terminate_when_input_ends
-from bocl.training.device import resolve_device
+from bocl.training.device import only_device, resolve_device
 from bocl.wording import one_line
 
 
@@ -99,11 +100,17 @@ class Processes:
             env={"OMP_NUM_THREADS": "1", **os.environ},
             check=False,
         )
-        return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["failed"])[-1]
+        return "" if done.returncode == 0 else _last_words(done.returncode, done.stderr)
 
     def stop(self) -> None:
         """Stop all of them."""
         self._held.close()
+
+
+def _last_words(code: int, said: str) -> str:
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}; run the same command again to resume"
+    return (said.strip().splitlines() or ["failed"])[-1].removeprefix("bocl: ")
 
 
 def command(order: RunOrder, device: str) -> list[str]:
@@ -118,7 +125,7 @@ def main() -> int:
     terminate_when_input_ends()
     try:
         with stopping_on_terminate():
-            carry_out(order, device)
+            carry_out(order, str(only_device(device)))
     except KeyboardInterrupt as stop:
         print("bocl: stopped", file=sys.stderr)
         return 143 if isinstance(stop, Terminated) else 130

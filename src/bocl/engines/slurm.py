@@ -35,6 +35,7 @@ OURS = ("array", "error", "open-mode", "output", "signal")  # options of sbatch 
 DEFAULT_TIME = "60"  # minutes
 WITHOUT_END = 10**6  # times that an element may be put back into the queue: as long as it gets on, see ``Element``
 UNKNOWN = "UNKNOWN"  # state of a job that Slurm has no record of
+WHY = "--engine slurm makes runs on a cluster with Slurm"
 LOOK = 1.0  # seconds between looks at the elements' results; submitit asks Slurm itself ever less often
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
 
@@ -55,7 +56,7 @@ class SlurmArray:
     def __init__(
         self, folder: Path, options: Mapping[str, str], device: str, workers: int | None, *, cluster: str = "slurm"
     ) -> None:
-        submitit = needed("submitit", "slurm", "--engine slurm makes runs on a cluster with Slurm")
+        submitit = needed("submitit", "slurm", WHY)
         for name in options:
             if name in OURS:
                 raise InputError(f"--slurm {name}=…: bocl sets it itself; leave it out")
@@ -157,9 +158,7 @@ class Element:
         """
         if _size(order) == self._began_with:
             return None
-        from submitit.helpers import DelayedSubmission  # at hand, as it called this
-
-        return DelayedSubmission(self, order, device)
+        return needed("submitit", "slurm", WHY).helpers.DelayedSubmission(self, order, device)
 
 
 def minutes_of(time_limit: str) -> int:

@@ -76,7 +76,8 @@ def split_over(config: Config, folder: Path, devices: int) -> Config:
     if config.search.parts > 1 or not searches(config.method):
         return config
     begun = RunLog.of(read(folder / JOURNAL), folder / JOURNAL).starts if os.path.isfile(folder / JOURNAL) else []
-    parts = begun[0].config.get("search", {}).get("parts", 1) if begun else devices
+    most = min(devices, config.search.round_size)
+    parts = begun[0].config.get("search", {}).get("parts", 1) if begun else most
     return replace(config, search=replace(config.search, parts=parts))
 
 

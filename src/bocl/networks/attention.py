@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bocl.networks.own_kernels import gate_kernels
+from bocl.networks.own_kernels import kernels_of
 
 #: W_c, b_c, W_s, b_s
 NAMES = ("reduce.weight", "reduce.bias", "expand.weight", "expand.bias")
@@ -55,7 +55,7 @@ def gates_of(features: Tensor, weights: Mapping[str, Tensor], prefix: str, means
     if f"{prefix}/{UNIT}" in weights:
         return _unit_gates(weights, prefix)
     w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
-    kernels = None if means is None else gate_kernels(means)
+    kernels = None if means is None else kernels_of("gates", means)
     if means is None:
         columns = features.flatten(w_c.dim())
         means = columns.squeeze(-1) if columns.shape[-1] == 1 else columns.mean(-1)

@@ -35,7 +35,7 @@ from bocl.networks.norms import (
     per_channel,
     scale_and_shift,
 )
-from bocl.networks.products import gated_product, own_product, plain_product, shared_product
+from bocl.networks.products import gated_product, is_one_kernel, own_product, plain_product, shared_product
 from bocl.networks.stack_layout import children_first, children_in_channels
 from bocl.widths import Widths
 
@@ -114,7 +114,9 @@ class Children:
         self._aside = settings.wiring == "forward" and frozen_norms and not gated and frozen is not None
         on_gpu = torch.device(device).type == "cuda" and self._own_norms
         self._chains, self._inside = norm_chains(graph) if on_gpu else ({}, frozenset[int]())
-        self._prefix = _fixed_prefix(graph) if frozen is not None and not self._chains else (0, 0)
+        self._prefix = _fixed_prefix(graph) if frozen is not None else (0, 0)
+        if self._prefix[1] in {chain.norm.reads[0] for chain in self._chains.values()}:
+            self._prefix = 0, 0  # the first convolution is one kernel, which computes known and new units
         self.masks: dict[str, Tensor] = {}
         dtype = next(iter(growths[0].tensors.values())).dtype
         for group in _masked_groups(graph):
@@ -200,10 +202,8 @@ class Children:
         rows, bias = self.parameters[weight_name], self.parameters.get(bias_name)
         if layer.separate:
             return self._separate_layer(layer, value, rows, bias)
-        if self._chains and len(layer.kernel) == 2:
-            found = self._gated_layer(layer, value, rows, bias)
-            if found is not None:
-                return _Value(own=found)
+        if self._chains and is_one_kernel(layer, self._image(value)):
+            return _Value(own=self._layer_in_one(layer, value, rows, bias))
         if layer.source.group is None and value.own is None:
             assert value.shared is not None
             return self._first_layer(layer, value.shared, rows, bias, skip_frozen)
@@ -225,14 +225,20 @@ class Children:
             bias = torch.cat([frozen_bias.expand(self.count, -1), bias], dim=1)
         return grown_weight(frozen, self.parameters.get(f"layer/{layer.name}/columns"), rows), bias
 
-    def _gated_layer(self, layer: Layer, value: _Value, rows: Tensor, bias: Tensor | None) -> Tensor | None:
-        """Compute a convolution of a deep network by one kernel; None where that does not run."""
-        is_input = layer.source.group is None and value.own is None and value.shared is not None
-        x = value.shared.unsqueeze(0) if is_input and value.shared is not None else self._join(value)
+    def _layer_in_one(self, layer: Layer, value: _Value, rows: Tensor, bias: Tensor | None) -> Tensor:
+        """Compute a convolution, known and new units and gates, by one kernel."""
         prefix, gates = f"gate/{layer.name}", None
+        x = self._image(value) if value.own is None else self._join(value)
         if is_gated(self.parameters, prefix):
             gates = gates_of(x, {**self.parameters, **self.masks}, prefix, value.means)
         return gated_product(layer, x, gates, *self._whole(layer, rows, bias))
+
+    def _image(self, value: _Value) -> Tensor:
+        """Return a value whose shape counts: (K, n, C, *space), or (1, n, C, *space) of what children share."""
+        if value.own is not None:
+            return value.own
+        assert value.shared is not None
+        return value.shared.unsqueeze(0)
 
     def _separate_layer(self, layer: Layer, value: _Value, rows: Tensor, bias: Tensor | None) -> _Value:
         """Compute a layer in which frozen units read frozen ones only, and new ones each child's own."""
@@ -325,11 +331,12 @@ class Children:
         """Normalise a value by batch norm, add another, and apply the ReLU, where the chain has them."""
         norm, prefix = chain.norm, f"norm/{chain.norm.name}"
         x = self._join(values[norm.reads[0]])
-        other = None if chain.add is None else self._join(values[chain.other])
+        other = None if chain.other is None else self._join(values[chain.other])
         weight, bias = self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias")
         running = self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"]
-        rectifies = chain.function is not None
-        y, means = normalise_batch_chain(norm, x, other, *running, weight, bias, rectifies, training=self.training)
+        y, means = normalise_batch_chain(
+            norm, x, other, *running, weight, bias, rectifies=chain.rectifies, training=self.training
+        )
         return _Value(own=y, means=means)
 
     def _norm_of_new(self, norm: Norm, x: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,14 +19,14 @@ PAUSE = 2.0  # seconds between two looks
 
 
 @contextmanager
-def watching(folders: Sequence[Path], console: Console | None = None) -> Iterator[None]:
+def watching(folders: Sequence[Path], console: Console | None = None) -> Iterator[Console]:
     """Show how far the runs in these folders are until the work inside ends; nothing where there is no terminal.
 
-    Lines that are printed meanwhile stay, above.
+    Lines that are printed meanwhile on the console that it yields stay, above.
     """
     console = console or Console(stderr=True, force_jupyter=False)
     if not console.is_terminal:
-        yield
+        yield console
         return
     known: dict[Path, Progress] = {}
 
@@ -46,6 +45,6 @@ def watching(folders: Sequence[Path], console: Console | None = None) -> Iterato
         get_renderable=draw,
         refresh_per_second=1 / PAUSE,
         transient=True,
-        redirect_stdout=sys.stdout.isatty(),  # what goes to a file or a pipe must get there
+        redirect_stdout=False,  # what goes to a file or a pipe must get there
     ):
-        yield
+        yield console

@@ -27,6 +27,14 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
     return torch.device(known[0])
 
 
+def only_device(name: str) -> torch.device:
+    """Return a device that is the only one of this process: nothing of it is then on another GPU."""
+    device = resolve_device(name)
+    if device.index is not None:
+        torch.cuda.set_device(device)
+    return device
+
+
 def resolve_devices(names: str, *, mixed: bool = False) -> list[torch.device]:
     """Return the devices for `all`, or for names separated by commas; processes share one that stands there twice.
 

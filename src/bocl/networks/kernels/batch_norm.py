@@ -16,201 +16,214 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from bocl.networks.kernels.layout import AT_ONCE, empty_values, stored, tensor_or, with_all_channels
+from bocl.networks.kernels import layout
+from bocl.networks.kernels.layout import as_values, launch, stored, tensor_or, with_all_channels
 
+_AT_ONCE = tl.constexpr(layout.AT_ONCE)
 _BLOCK = 4096  # values that a program holds at once
 _MOST_CHANNELS = 128
 _PROGRAMS = 2048  # that the sums of all channels are divided among
-_SHAPE = ["samples", "per_split", "splits", "in_4", "pixels", "count"]
+_MOST_PARTS = 64  # of the samples of a child
+_SHAPE = ["samples", "per_part", "parts", "groups", "channels", "pixels"]  # numbers that are not compiled in
 
 
 @triton.jit(do_not_specialize=_SHAPE)  # type: ignore[untyped-decorator]
 def _sums_kernel(  # type: ignore[no-untyped-def]
-    x, parts, samples, per_split, in_4, pixels, block_p: tl.constexpr, block_c: tl.constexpr,
+    x, sums, samples, per_part, groups, pixels, block_p: tl.constexpr, block_c: tl.constexpr,
 ):  # fmt: skip
     """Sums over some samples of x - s and (x - s)², s being a channel's first value, so that little cancels."""
-    child, split, channels = tl.program_id(2), tl.program_id(1), in_4 * 4
+    child, part, stored_channels = tl.program_id(1), tl.program_id(2), groups * _AT_ONCE
     channel = tl.program_id(0) * block_c + tl.arange(0, block_c)
-    known = channel < channels
-    x += child.to(tl.int64) * samples * pixels * channels
-    shift = tl.load(x + channel, mask=known, other=0.0).to(tl.float32)[None, :]
+    is_channel = channel < stored_channels
+    x += child.to(tl.int64) * samples * pixels * stored_channels
+    shift = tl.load(x + channel, mask=is_channel, other=0.0).to(tl.float32)[None, :]
     once, squared = tl.zeros((block_p, block_c), dtype=tl.float32), tl.zeros((block_p, block_c), dtype=tl.float32)
-    last = min(samples, (split + 1) * per_split) * pixels
-    for start in range(split * per_split * pixels, last, block_p):
+    last = min(samples, (part + 1) * per_part) * pixels
+    for start in range(part * per_part * pixels, last, block_p):
         row = start + tl.arange(0, block_p)
-        inside = (row < last)[:, None] & known[None, :]
-        value = tl.load(x + (row * channels)[:, None] + channel[None, :], mask=inside, other=0.0).to(tl.float32)
-        value = tl.where(inside, value - shift, 0.0)
+        is_value = (row < last)[:, None] & is_channel[None, :]
+        place = (row.to(tl.int64) * stored_channels)[:, None] + channel[None, :]
+        value = tl.load(x + place, mask=is_value, other=0.0).to(tl.float32)
+        value = tl.where(is_value, value - shift, 0.0)
         once += value
         squared += value * value
-    parts += (child * tl.num_programs(1) + split) * 2 * channels + channel
-    tl.store(parts, tl.sum(once, axis=0), mask=known)
-    tl.store(parts + channels, tl.sum(squared, axis=0), mask=known)
+    sums += (child * tl.num_programs(2) + part) * 2 * stored_channels + channel
+    tl.store(sums, tl.sum(once, axis=0), mask=is_channel)
+    tl.store(sums + stored_channels, tl.sum(squared, axis=0), mask=is_channel)
 
 
 @triton.jit(do_not_specialize=_SHAPE)  # type: ignore[untyped-decorator]
 def _statistics_kernel(  # type: ignore[no-untyped-def]
-    x, parts, statistics, running_mean, running_var,
-    samples, splits, in_4, count, pixels, momentum, eps,
-    block_s: tl.constexpr, block_c: tl.constexpr,
+    x, sums, statistics, running_mean, running_var,
+    samples, parts, groups, channels, pixels, momentum, eps,
+    most_parts: tl.constexpr, block_c: tl.constexpr,
 ):  # fmt: skip
-    """Mean and 1 / √(var + ε) of some channels of a child, (K, 2, C), and the running statistics of ``count``."""
-    child, channels = tl.program_id(1), in_4 * 4
-    channel = tl.program_id(0) * block_c + tl.arange(0, block_c)
-    known = channel < channels
-    split = tl.arange(0, block_s)
-    place = parts + ((child * splits + split) * 2 * channels)[:, None] + channel[None, :]
-    inside = (split < splits)[:, None] & known[None, :]
-    once = tl.sum(tl.load(place, mask=inside, other=0.0), axis=0)
-    squared = tl.sum(tl.load(place + channels, mask=inside, other=0.0), axis=0)
-    shift = tl.load(x + child.to(tl.int64) * samples * pixels * channels + channel, mask=known, other=0.0)
+    """Mean and 1 / √(var + ε) of some channels of a child, (K, 2, C'), and their running statistics (K, C)."""
+    child, stored_channels = tl.program_id(1), groups * _AT_ONCE
+    channel, part = tl.program_id(0) * block_c + tl.arange(0, block_c), tl.arange(0, most_parts)
+    is_stored, is_channel = channel < stored_channels, channel < channels
+    place = sums + ((child * parts + part) * 2 * stored_channels)[:, None] + channel[None, :]
+    is_sum = (part < parts)[:, None] & is_stored[None, :]
+    once = tl.sum(tl.load(place, mask=is_sum, other=0.0), axis=0)
+    squared = tl.sum(tl.load(place + stored_channels, mask=is_sum, other=0.0), axis=0)
+    first = x + child.to(tl.int64) * samples * pixels * stored_channels
+    shift = tl.load(first + channel, mask=is_stored, other=0.0).to(tl.float32)
     values = (samples * pixels).to(tl.float32)
     offset = once / values
-    mean, var = shift.to(tl.float32) + offset, tl.maximum(squared / values - offset * offset, 0.0)
-    statistics += child * 2 * channels + channel
-    tl.store(statistics, mean, mask=known)
-    tl.store(statistics + channels, 1.0 / tl.sqrt_rn(var + eps), mask=known)
-    running, learnt = child * count + channel, channel < count
-    before = tl.load(running_mean + running, mask=learnt, other=0.0)
-    tl.store(running_mean + running, before + momentum * (mean - before), mask=learnt)
-    before = tl.load(running_var + running, mask=learnt, other=0.0)
+    mean, var = shift + offset, squared / values - offset * offset
+    var = tl.where(var < 0.0, 0.0, var)  # NaN stays NaN
+    factor = tl.where(is_channel, 1.0 / tl.sqrt_rn(var + eps), 0.0)
+    statistics += child * 2 * stored_channels + channel
+    tl.store(statistics, mean, mask=is_stored)
+    tl.store(statistics + stored_channels, factor, mask=is_stored)
+    running = child * channels + channel
+    before = tl.load(running_mean + running, mask=is_channel, other=0.0)
+    tl.store(running_mean + running, before + momentum * (mean - before), mask=is_channel)
+    before = tl.load(running_var + running, mask=is_channel, other=0.0)
     unbiased = var * (values / tl.maximum(values - 1.0, 1.0))
-    tl.store(running_var + running, before + momentum * (unbiased - before), mask=learnt)
+    tl.store(running_var + running, before + momentum * (unbiased - before), mask=is_channel)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _channel_numbers(  # type: ignore[no-untyped-def]
+    statistics, weight, bias, child, stored_channels, channel, is_channel,
+    scales: tl.constexpr, shifts: tl.constexpr, block_c: tl.constexpr,
+):  # fmt: skip
+    """Mean, 1 / √(var + ε), weight and bias of some channels."""
+    statistics += child * 2 * stored_channels + channel
+    mean = tl.load(statistics, mask=is_channel, other=0.0)
+    factor = tl.load(statistics + stored_channels, mask=is_channel, other=0.0)
+    of_weight, of_bias = tl.full((block_c,), 1.0, dtype=tl.float32), tl.zeros((block_c,), dtype=tl.float32)
+    if scales:
+        of_weight = tl.load(weight + child * stored_channels + channel, mask=is_channel, other=0.0)
+    if shifts:
+        of_bias = tl.load(bias + child * stored_channels + channel, mask=is_channel, other=0.0)
+    return mean, factor, of_weight, of_bias
 
 
 @triton.jit(do_not_specialize=_SHAPE)  # type: ignore[untyped-decorator]
-def _apply_kernel(  # type: ignore[no-untyped-def]
-    x, other, statistics, weight, bias, y, means, samples, in_4, pixels,
+def _normalise_kernel(  # type: ignore[no-untyped-def]
+    x, other, statistics, weight, bias, y, means, samples, groups, pixels,
     adds: tl.constexpr, scales: tl.constexpr, shifts: tl.constexpr, rectifies: tl.constexpr,
     block_p: tl.constexpr, block_c: tl.constexpr,
 ):  # fmt: skip
     """Some channels of one sample of one child."""
-    child, channels = tl.program_id(2), in_4 * 4
-    image = child.to(tl.int64) * samples + tl.program_id(1)
-    channel = tl.program_id(0) * block_c + tl.arange(0, block_c)
-    known = channel < channels
-    of_child = child * channels + channel
-    mean = tl.load(statistics + child * channels + of_child, mask=known, other=0.0)
-    factor = tl.load(statistics + (child + 1) * channels + of_child, mask=known, other=0.0)
-    of_weight, of_bias = tl.full((block_c,), 1.0, dtype=tl.float32), tl.zeros((block_c,), dtype=tl.float32)
-    if scales:
-        of_weight = tl.load(weight + of_child, mask=known, other=0.0)
-    if shifts:
-        of_bias = tl.load(bias + of_child, mask=known, other=0.0)
+    child, stored_channels = tl.program_id(1), groups * _AT_ONCE
+    channel_blocks = tl.cdiv(stored_channels, block_c)
+    image = child.to(tl.int64) * samples + tl.program_id(0) // channel_blocks
+    channel = tl.program_id(0) % channel_blocks * block_c + tl.arange(0, block_c)
+    is_channel = channel < stored_channels
+    mean, factor, of_weight, of_bias = _channel_numbers(
+        statistics, weight, bias, child, stored_channels, channel, is_channel, scales, shifts, block_c
+    )
     total = tl.zeros((block_p, block_c), dtype=tl.float32)
     for start in range(0, pixels, block_p):
         pixel = start + tl.arange(0, block_p)
-        inside = (pixel < pixels)[:, None] & known[None, :]
-        place = image * pixels * channels + (pixel * channels)[:, None] + channel[None, :]
-        value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+        is_value = (pixel < pixels)[:, None] & is_channel[None, :]
+        place = image * pixels * stored_channels + (pixel * stored_channels)[:, None] + channel[None, :]
+        value = tl.load(x + place, mask=is_value, other=0.0).to(tl.float32)
         value = (value - mean[None, :]) * factor[None, :] * of_weight[None, :] + of_bias[None, :]
         if adds:
-            value += tl.load(other + place, mask=inside, other=0.0).to(tl.float32)
+            value += tl.load(other + place, mask=is_value, other=0.0).to(tl.float32)
         if rectifies:
             value = tl.where(value < 0, 0.0, value)  # NaN stays NaN
-        tl.store(y + place, value, mask=inside)
-        total += tl.where(inside, value, 0.0)
-    tl.store(means + image * channels + channel, tl.sum(total, axis=0) / pixels, mask=known)
+        tl.store(y + place, value, mask=is_value)
+        total += tl.where(is_value, value, 0.0)
+    tl.store(means + image * stored_channels + channel, tl.sum(total, axis=0) / pixels, mask=is_channel)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _change(  # type: ignore[no-untyped-def]
-    gradient, y, normal, weight, bias, place, inside, of_means,
-    adds: tl.constexpr, averages: tl.constexpr, rectifies: tl.constexpr, given: tl.constexpr,
+def _before_relu(  # type: ignore[no-untyped-def]
+    gradient, y, normal, of_weight, of_bias, place, is_value, for_mean,
+    adds: tl.constexpr, averages: tl.constexpr, rectifies: tl.constexpr, reads: tl.constexpr,
 ):  # fmt: skip
     """The gradient of what the ReLU was given, which is found anew where nothing was added to it."""
-    change = tl.zeros(inside.shape, dtype=tl.float32)
-    if given:
-        change += tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32)
+    change = tl.zeros(is_value.shape, dtype=tl.float32)
+    if reads:
+        change += tl.load(gradient + place, mask=is_value, other=0.0).to(tl.float32)
     if averages:
-        change += of_means[None, :]
+        change += for_mean[None, :]
     if rectifies:
         if adds:
-            before = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+            before = tl.load(y + place, mask=is_value, other=0.0).to(tl.float32)
         else:
-            before = normal * weight[None, :] + bias[None, :]
+            before = normal * of_weight[None, :] + of_bias[None, :]
         change = tl.where(before > 0, change, 0.0)
-    return tl.where(inside, change, 0.0)
+    return tl.where(is_value, change, 0.0)
 
 
 @triton.jit(do_not_specialize=_SHAPE)  # type: ignore[untyped-decorator]
 def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
-    gradient, for_means, x, y, statistics, weight, bias, parts, samples, per_split, in_4, pixels,
+    gradient, for_means, x, y, statistics, weight, bias, sums, samples, per_part, groups, pixels,
     adds: tl.constexpr, scales: tl.constexpr, shifts: tl.constexpr,
-    averages: tl.constexpr, rectifies: tl.constexpr, given: tl.constexpr,
+    averages: tl.constexpr, rectifies: tl.constexpr, reads: tl.constexpr,
     block_p: tl.constexpr, block_c: tl.constexpr,
 ):  # fmt: skip
     """Sums over some samples of g and g · x̂, the gradients of bias and weight."""
-    child, split, channels = tl.program_id(2), tl.program_id(1), in_4 * 4
+    child, part, stored_channels = tl.program_id(1), tl.program_id(2), groups * _AT_ONCE
     channel = tl.program_id(0) * block_c + tl.arange(0, block_c)
-    known = channel < channels
-    mean = tl.load(statistics + child * 2 * channels + channel, mask=known, other=0.0)
-    factor = tl.load(statistics + (child * 2 + 1) * channels + channel, mask=known, other=0.0)
-    of_weight, of_bias = tl.full((block_c,), 1.0, dtype=tl.float32), tl.zeros((block_c,), dtype=tl.float32)
-    if scales:
-        of_weight = tl.load(weight + child * channels + channel, mask=known, other=0.0)
-    if shifts:
-        of_bias = tl.load(bias + child * channels + channel, mask=known, other=0.0)
+    is_channel = channel < stored_channels
+    mean, factor, of_weight, of_bias = _channel_numbers(
+        statistics, weight, bias, child, stored_channels, channel, is_channel, scales, shifts, block_c
+    )
     once, scaled = tl.zeros((block_p, block_c), dtype=tl.float32), tl.zeros((block_p, block_c), dtype=tl.float32)
-    for sample in range(split * per_split, min(samples, (split + 1) * per_split)):
+    for sample in range(part * per_part, min(samples, (part + 1) * per_part)):
         image = child.to(tl.int64) * samples + sample
-        of_means = tl.zeros((block_c,), dtype=tl.float32)
+        for_mean = tl.zeros((block_c,), dtype=tl.float32)
         if averages:
-            of_means = tl.load(for_means + image * channels + channel, mask=known, other=0.0) / pixels
+            for_mean = tl.load(for_means + image * stored_channels + channel, mask=is_channel, other=0.0) / pixels
         for start in range(0, pixels, block_p):
             pixel = start + tl.arange(0, block_p)
-            inside = (pixel < pixels)[:, None] & known[None, :]
-            place = image * pixels * channels + (pixel * channels)[:, None] + channel[None, :]
-            normal = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) - mean[None, :]) * factor[None, :]
-            change = _change(
-                gradient, y, normal, of_weight, of_bias, place, inside, of_means, adds, averages, rectifies, given
+            is_value = (pixel < pixels)[:, None] & is_channel[None, :]
+            place = image * pixels * stored_channels + (pixel * stored_channels)[:, None] + channel[None, :]
+            normal = (tl.load(x + place, mask=is_value, other=0.0).to(tl.float32) - mean[None, :]) * factor[None, :]
+            change = _before_relu(
+                gradient, y, normal, of_weight, of_bias, place, is_value, for_mean, adds, averages, rectifies, reads
             )
             once += change
             scaled += change * normal
-    parts += (child * tl.num_programs(1) + split) * 2 * channels + channel
-    tl.store(parts, tl.sum(once, axis=0), mask=known)
-    tl.store(parts + channels, tl.sum(scaled, axis=0), mask=known)
+    sums += (child * tl.num_programs(2) + part) * 2 * stored_channels + channel
+    tl.store(sums, tl.sum(once, axis=0), mask=is_channel)
+    tl.store(sums + stored_channels, tl.sum(scaled, axis=0), mask=is_channel)
 
 
 @triton.jit(do_not_specialize=_SHAPE)  # type: ignore[untyped-decorator]
 def _gradient_kernel(  # type: ignore[no-untyped-def]
-    gradient, for_means, x, y, statistics, weight, bias, sums, for_x, for_other, samples, in_4, pixels,
+    gradient, for_means, x, y, statistics, weight, bias, sums, for_x, for_other, samples, groups, pixels,
     adds: tl.constexpr, scales: tl.constexpr, shifts: tl.constexpr,
-    averages: tl.constexpr, rectifies: tl.constexpr, given: tl.constexpr,
+    averages: tl.constexpr, rectifies: tl.constexpr, reads: tl.constexpr,
     block_p: tl.constexpr, block_c: tl.constexpr,
 ):  # fmt: skip
     """Gradients of x, weight / √(var + ε) · (g - mean(g) - x̂ · mean(g · x̂)), and of ``other``, g, for one sample."""
-    child, channels = tl.program_id(2), in_4 * 4
-    image = child.to(tl.int64) * samples + tl.program_id(1)
-    channel = tl.program_id(0) * block_c + tl.arange(0, block_c)
-    known = channel < channels
-    of_child = child * 2 * channels + channel
-    mean = tl.load(statistics + of_child, mask=known, other=0.0)
-    factor = tl.load(statistics + of_child + channels, mask=known, other=0.0)
-    of_weight, of_bias = tl.full((block_c,), 1.0, dtype=tl.float32), tl.zeros((block_c,), dtype=tl.float32)
-    if scales:
-        of_weight = tl.load(weight + child * channels + channel, mask=known, other=0.0)
-    if shifts:
-        of_bias = tl.load(bias + child * channels + channel, mask=known, other=0.0)
-    scale = factor * of_weight
+    child, stored_channels = tl.program_id(1), groups * _AT_ONCE
+    channel_blocks = tl.cdiv(stored_channels, block_c)
+    image = child.to(tl.int64) * samples + tl.program_id(0) // channel_blocks
+    channel = tl.program_id(0) % channel_blocks * block_c + tl.arange(0, block_c)
+    is_channel = channel < stored_channels
+    mean, factor, of_weight, of_bias = _channel_numbers(
+        statistics, weight, bias, child, stored_channels, channel, is_channel, scales, shifts, block_c
+    )
     values = (samples * pixels).to(tl.float32)
-    once = tl.load(sums + of_child, mask=known, other=0.0) / values
-    scaled = tl.load(sums + of_child + channels, mask=known, other=0.0) / values
-    of_means = tl.zeros((block_c,), dtype=tl.float32)
+    sums += child * 2 * stored_channels + channel
+    once = tl.load(sums, mask=is_channel, other=0.0) / values
+    scaled = tl.load(sums + stored_channels, mask=is_channel, other=0.0) / values
+    for_mean = tl.zeros((block_c,), dtype=tl.float32)
     if averages:
-        of_means = tl.load(for_means + image * channels + channel, mask=known, other=0.0) / pixels
+        for_mean = tl.load(for_means + image * stored_channels + channel, mask=is_channel, other=0.0) / pixels
     for start in range(0, pixels, block_p):
         pixel = start + tl.arange(0, block_p)
-        inside = (pixel < pixels)[:, None] & known[None, :]
-        place = image * pixels * channels + (pixel * channels)[:, None] + channel[None, :]
-        normal = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) - mean[None, :]) * factor[None, :]
-        change = _change(
-            gradient, y, normal, of_weight, of_bias, place, inside, of_means, adds, averages, rectifies, given
+        is_value = (pixel < pixels)[:, None] & is_channel[None, :]
+        place = image * pixels * stored_channels + (pixel * stored_channels)[:, None] + channel[None, :]
+        normal = (tl.load(x + place, mask=is_value, other=0.0).to(tl.float32) - mean[None, :]) * factor[None, :]
+        change = _before_relu(
+            gradient, y, normal, of_weight, of_bias, place, is_value, for_mean, adds, averages, rectifies, reads
         )
-        tl.store(for_x + place, scale[None, :] * (change - once[None, :] - normal * scaled[None, :]), mask=inside)
+        of_x = (factor * of_weight)[None, :] * (change - once[None, :] - normal * scaled[None, :])
+        tl.store(for_x + place, of_x, mask=is_value)
         if adds:
-            tl.store(for_other + place, change, mask=inside)
+            tl.store(for_other + place, change, mask=is_value)
 
 
 class BatchNorm(torch.autograd.Function):
@@ -230,60 +243,73 @@ class BatchNorm(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """Return y and its means."""
         channels, x = x.shape[2], stored(x)
-        count, samples, pixels, per_split, splits, blocks, groups = _division(x)
-        parts = x.new_empty(count, splits, 2, x.shape[4], dtype=torch.float32)
-        _sums_kernel[(groups, splits, count)](x, parts, samples, per_split, x.shape[4] // AT_ONCE, pixels, *blocks)
-        statistics = parts.new_empty(count, 2, x.shape[4])
-        _statistics_kernel[(groups, count)](
-            x, parts, statistics, *running,
-            samples, splits, x.shape[4] // AT_ONCE, channels, pixels, momentum, eps,
-            triton.next_power_of_2(splits), blocks[1],
-        )  # fmt: skip
         weight, bias = (None if each is None else with_all_channels(each) for each in (weight, bias))
-        y, means = _apply(x, channels, other, statistics, weight, bias, rectifies=rectifies)
-        ctx.save_for_backward(x, stored(y) if rectifies and other is not None else None, statistics, weight, bias)
+        count, samples, pixels, groups = _sizes(x)
+        block_p, block_c, blocks = _blocks(x)
+        per_part, parts = _parts(x, blocks)
+        sums = x.new_empty(count, parts, 2, x.shape[4], dtype=torch.float32)
+        launch(_sums_kernel, (blocks, count, parts), x, sums, samples, per_part, groups, pixels, block_p, block_c)
+        statistics = sums.new_empty(count, 2, x.shape[4])
+        launch(
+            _statistics_kernel, (blocks, count),
+            x, sums, statistics, *running, samples, parts, groups, channels, pixels, momentum, eps,
+            _MOST_PARTS, block_c,
+        )  # fmt: skip
+        room, means = _normalised(x, other, statistics, weight, bias, rectifies=rectifies)
+        ctx.save_for_backward(x, room if rectifies and other is not None else None, statistics, weight, bias)
         ctx.adds, ctx.rectifies, ctx.channels = other is not None, rectifies, channels
         ctx.set_materialize_grads(False)
-        return y, means
+        return as_values(room, channels), means[..., :channels]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of x, other, weight and bias."""
         x, y, statistics, weight, bias = ctx.saved_tensors
         gradient = None if gradients[0] is None else stored(gradients[0])
         for_means = None if gradients[1] is None else with_all_channels(gradients[1])
-        count, samples, pixels, per_split, splits, blocks, groups = _division(x)
-        parts = statistics.new_empty(count, splits, 2, x.shape[4])
+        count, samples, pixels, groups = _sizes(x)
+        block_p, block_c, blocks = _blocks(x)
+        per_part, parts = _parts(x, blocks)
+        of_parts = statistics.new_empty(count, parts, 2, x.shape[4])
         read = [tensor_or(each, x) for each in (gradient, for_means, x, y, statistics, weight, bias)]
         of_norm = ctx.adds, weight is not None, bias is not None
-        forms = (*of_norm, for_means is not None, ctx.rectifies, gradient is not None)
-        _gradient_sums_kernel[(groups, splits, count)](
-            *read, parts, samples, per_split, x.shape[4] // AT_ONCE, pixels, *forms, *blocks
-        )
-        sums = parts.sum(1)
+        forms = (*of_norm, for_means is not None, ctx.rectifies, gradient is not None, block_p, block_c)
+        launch(
+            _gradient_sums_kernel, (blocks, count, parts),
+            *read, of_parts, samples, per_part, groups, pixels, *forms,
+        )  # fmt: skip
+        sums = of_parts.sum(1)
         for_x, for_other = torch.empty_like(x), torch.empty_like(x) if ctx.adds else None
-        _gradient_kernel[(groups, samples, count)](
-            *read, sums, for_x, tensor_or(for_other, x), samples, x.shape[4] // AT_ONCE, pixels, *forms, *blocks
-        )
+        launch(
+            _gradient_kernel, (blocks * samples, count),
+            *read, sums, for_x, tensor_or(for_other, x), samples, groups, pixels, *forms,
+        )  # fmt: skip
         for_weight = sums[:, 1, : ctx.channels] if ctx.needs_input_grad[2] else None
         for_bias = sums[:, 0, : ctx.channels] if ctx.needs_input_grad[3] else None
-        back = [
-            None if each is None else each[..., : ctx.channels].permute(0, 1, 4, 2, 3) for each in (for_x, for_other)
-        ]
+        back = [None if each is None else as_values(each, ctx.channels) for each in (for_x, for_other)]
         return *back, for_weight, for_bias, None, None, None, None
 
 
-def apply(
-    x: Tensor, other: Tensor | None, statistics: Tensor, weight: Tensor | None, bias: Tensor | None, *, rectifies: bool
-) -> tuple[Tensor, Tensor]:
-    """Return y and its means by given statistics (K, 2, C): mean and 1 / √(var + ε)."""
-    given = [None if each is None else with_all_channels(each) for each in (weight, bias)]
-    return _apply(stored(x), x.shape[2], other, with_all_channels(statistics), *given, rectifies=rectifies)
-
-
-def _apply(
+def normalise(
     x: Tensor,
-    channels: int,
+    other: Tensor | None,
+    mean: Tensor,
+    factor: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    *,
+    rectifies: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return y and its means by given statistics, mean and 1 / √(var + ε), without gradients."""
+    weight, bias = (None if each is None else with_all_channels(each) for each in (weight, bias))
+    statistics = with_all_channels(torch.stack([mean, factor], dim=1))
+    room, means = _normalised(stored(x), other, statistics, weight, bias, rectifies=rectifies)
+    return as_values(room, x.shape[2]), means[..., : x.shape[2]]
+
+
+def _normalised(
+    x: Tensor,
     other: Tensor | None,
     statistics: Tensor,
     weight: Tensor | None,
@@ -291,27 +317,33 @@ def _apply(
     *,
     rectifies: bool,
 ) -> tuple[Tensor, Tensor]:
+    """Return y and its means, with all channels that are stored; x is."""
     other = None if other is None else stored(other)
-    count, samples, pixels, _, _, blocks, groups = _division(x)
-    y = empty_values(x, channels, (x.shape[2], x.shape[3]))
-    means = statistics.new_empty(count, samples, x.shape[4])
-    _apply_kernel[(groups, samples, count)](
-        x, tensor_or(other, x), statistics, tensor_or(weight, x), tensor_or(bias, x), stored(y), means,
-        samples, x.shape[4] // AT_ONCE, pixels,
-        other is not None, weight is not None, bias is not None, rectifies, *blocks,
+    count, samples, pixels, groups = _sizes(x)
+    block_p, block_c, blocks = _blocks(x)
+    y, means = torch.empty_like(x), statistics.new_empty(count, samples, x.shape[4])
+    launch(
+        _normalise_kernel, (blocks * samples, count),
+        x, tensor_or(other, x), statistics, tensor_or(weight, x), tensor_or(bias, x), y, means,
+        samples, groups, pixels, other is not None, weight is not None, bias is not None, rectifies, block_p, block_c,
     )  # fmt: skip
-    return y, means[..., :channels]
+    return y, means
 
 
-def _division(x: Tensor) -> tuple[int, int, int, int, int, tuple[int, int], int]:
-    """Return children, samples, pixels; how the sums of x (K, n, H, W, C) are divided, and the blocks of all kernels.
+def _sizes(x: Tensor) -> tuple[int, int, int, int]:
+    """Return the children, samples, pixels, and groups of channels of x (K, n, H, W, C')."""
+    return x.shape[0], x.shape[1], x.shape[2] * x.shape[3], x.shape[4] // layout.AT_ONCE
 
-    Sums are of so many samples each, in so many parts; a block has (pixels, channels), and there are so many blocks of
-    channels.
-    """
-    count, samples, height, width, channels = x.shape
-    block_c = min(_MOST_CHANNELS, triton.next_power_of_2(channels))
-    groups = triton.cdiv(channels, block_c)
-    per_split = triton.cdiv(samples, max(1, min(samples, _PROGRAMS // (count * groups))))
-    block_p = min(_BLOCK // block_c, triton.next_power_of_2(height * width))
-    return count, samples, height * width, per_split, triton.cdiv(samples, per_split), (block_p, block_c), groups
+
+def _blocks(x: Tensor) -> tuple[int, int, int]:
+    """Return pixels and channels of a block, and how many blocks have all channels."""
+    block_c = min(_MOST_CHANNELS, triton.next_power_of_2(x.shape[4]))
+    block_p = min(_BLOCK // block_c, triton.next_power_of_2(x.shape[2] * x.shape[3]))
+    return block_p, block_c, -(-x.shape[4] // block_c)
+
+
+def _parts(x: Tensor, blocks: int) -> tuple[int, int]:
+    """Return the samples of a part that a program sums up, and how many parts a child has."""
+    samples = x.shape[1]
+    per_part = -(-samples // max(1, min(samples, _MOST_PARTS, _PROGRAMS // (len(x) * blocks))))
+    return per_part, -(-samples // per_part)

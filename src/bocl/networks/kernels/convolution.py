@@ -24,21 +24,25 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from bocl.networks.graph import Layer
-from bocl.networks.kernels.layout import AT_ONCE, empty_values, stored, stored_channels, tensor_or, with_all_channels
+from bocl.networks.kernels import layout
+from bocl.networks.kernels.layout import as_values, launch, stored, stored_channels, tensor_or, with_all_channels
 
-MOST_TAPS = 31  # of a kernel: there is a bit for each that says whether it lies inside the image
-_UNITS = 128  # that a program computes, at most
+_AT_ONCE = tl.constexpr(layout.AT_ONCE)
+_NO_BIT = tl.constexpr(31)  # of the taps that lie inside the image, the one that is never set
+_MOST_UNITS = 128  # that a program computes
 _PROGRAMS = 1024  # that a weight's gradient is divided among
+_SHAPE = ["samples", "samples_of_x", "per_part", "pixels_of_x", "groups", "unit_groups", "pixels", "taps", "kernel_w"]
 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """What a program holds at once, at most: the fastest of those measured on an H200, at the shapes of a small ResNet.
+    """What a program holds at once, at most: the fastest of those measured on an H200, at shapes of a small ResNet.
 
-    Two warps multiply by other instructions than four, which in TF32 need no transposed copy. Loading ahead (more
-    stages) was slower in nearly all cases.
+    Four warps multiply by wgmma, whose TF32 operands must be transposed first; two by mma, whose need not. Loading
+    ahead (more stages) was slower in nearly all cases.
     """
 
     pixels: int
@@ -48,116 +52,116 @@ class _Blocks:
 
 _SUMS = {"bf16": _Blocks(128, 64, 4), "tf32": _Blocks(64, 32, 2), "ieee": _Blocks(64, 32, 2)}
 _OF_WEIGHT = {"bf16": _Blocks(64, 64, 4), "tf32": _Blocks(32, 64, 2), "ieee": _Blocks(32, 64, 2)}
-_UNITS_OF_WEIGHT = 64
-_SHAPE = ["samples", "sources", "per_split", "source_pixels", "in_4", "out_4", "pixels", "taps", "kernel_w"]
+_MOST_UNITS_OF_WEIGHT = 64
 
 
 @triton.jit(do_not_specialize=_SHAPE)  # type: ignore[untyped-decorator]
 def _sums_kernel(  # type: ignore[no-untyped-def]
-    source, gates, weight, bias, target, x, of_gates,
+    x, gates, weight, bias, y, gated_values, for_gates,
     of_pixels, of_blocks,
-    samples, sources, source_pixels, in_4, out_4, pixels, taps,
-    gated: tl.constexpr, gates_output: tl.constexpr, biased: tl.constexpr, products: tl.constexpr,
-    block_p: tl.constexpr, block_u: tl.constexpr, block_i: tl.constexpr,
+    samples, samples_of_x, pixels_of_x, groups, unit_groups, pixels, taps,
+    gates_input: tl.constexpr, gates_output: tl.constexpr, biased: tl.constexpr, products: tl.constexpr,
+    block_p: tl.constexpr, block_u: tl.constexpr, block_t: tl.constexpr,
 ):  # fmt: skip
-    """Some pixels and units of one sample of one child, from source (…, pixels, in) and weight (K, taps, in, out).
+    """Some pixels and units of one sample of one child, from x (…, pixels, in) and weight (K, taps, in, out).
 
-    of_pixels  (blocks, 3, p): base, bits of the taps inside the image, place
-    of_blocks  (blocks, 7): lines and pixels of a line; back of the first line and of each further one; tap of the first
-               pixel, of each further line and of each further pixel
+    samples_of_x  from one child's to the next one's: 0 where children share x
+    gated_values  where gates multiply the output, what they multiplied in the forward pass, for their own gradient
+    of_pixels     (blocks, 3, p): base, bits of the taps inside the image, place
+    of_blocks     (blocks, 7): a ``_Window``
     """
-    child = tl.program_id(2)
-    image = child.to(tl.int64) * samples + tl.program_id(1)
-    channels, units = in_4 * 4, out_4 * 4
+    channels, units = groups * _AT_ONCE, unit_groups * _AT_ONCE
     unit_blocks = tl.cdiv(units, block_u)
-    block = tl.program_id(0) // unit_blocks
-    unit = (tl.program_id(0) % unit_blocks) * block_u + tl.arange(0, block_u)
-    at = block * (3 * block_p) + tl.arange(0, block_p)
-    base, inside = tl.load(of_pixels + at), tl.load(of_pixels + block_p + at)
-    place = tl.load(of_pixels + 2 * block_p + at)
+    tiles = tl.num_programs(0) // samples  # of one sample
+    sample, tile, child = tl.program_id(0) // tiles, tl.program_id(0) % tiles, tl.program_id(1)
+    image, block = child.to(tl.int64) * samples + sample, tile // unit_blocks
+    unit = tile % unit_blocks * block_u + tl.arange(0, block_u)
+    is_unit = unit < units
+    table = of_pixels + block * (3 * block_p) + tl.arange(0, block_p)
+    base, inside, place = tl.load(table), tl.load(table + block_p), tl.load(table + 2 * block_p)
     of_blocks += 7 * block
-    lines, wide, back, line_back = (
+    lines, across, back, line_back = (
         tl.load(of_blocks),
         tl.load(of_blocks + 1),
         tl.load(of_blocks + 2),
         tl.load(of_blocks + 3),
     )
-    first, tap_of_line, tap_of_pixel = tl.load(of_blocks + 4), tl.load(of_blocks + 5), tl.load(of_blocks + 6)
-    source += (child.to(tl.int64) * sources + tl.program_id(1)) * source_pixels * channels
+    first_tap, line_tap, pixel_tap = tl.load(of_blocks + 4), tl.load(of_blocks + 5), tl.load(of_blocks + 6)
+    x += (child.to(tl.int64) * samples_of_x + sample) * pixels_of_x * channels
     weight += child.to(tl.int64) * taps * channels * units
     total = tl.zeros((block_p, block_u), dtype=tl.float32)
-    for start in range(0, wide * channels, block_i):
-        term = start + tl.arange(0, block_i)
-        known = term < wide * channels
+    for start in range(0, across * channels, block_t):
+        term = start + tl.arange(0, block_t)
+        is_term = term < across * channels
         pixel = term // channels
         channel = term - pixel * channels
-        row = (first + pixel * tap_of_pixel) * channels + channel
-        bit = tl.where(known, pixel, 31)
-        beta = tl.zeros((block_i,), dtype=tl.float32)
-        if gated:
-            beta = tl.load(gates + image * channels + channel, mask=known, other=0.0).to(tl.float32)
+        row = (first_tap + pixel * pixel_tap) * channels + channel
+        bit = tl.where(is_term, pixel, _NO_BIT)
+        beta = tl.zeros((block_t,), dtype=tl.float32)
+        if gates_input:
+            beta = tl.load(gates + image * channels + channel, mask=is_term, other=0.0).to(tl.float32)
         for line in range(lines):
-            read = (((inside >> (line * wide))[:, None] >> bit[None, :]) & 1) != 0
+            is_inside = (((inside >> (line * across))[:, None] >> bit[None, :]) & 1) != 0
             begin = (base + back + line * line_back) * channels
-            seen = tl.load(source + begin[:, None] + term[None, :], mask=read, other=0.0)
-            of_weight = weight + (row + line * tap_of_line * channels)[:, None] * units + unit[None, :]
-            factors = tl.load(of_weight, mask=known[:, None] & (unit < units)[None, :], other=0.0)
-            if gated:  # all pixels are of one sample, so the gates may as well be multiplied into the weight
+            values = tl.load(x + begin[:, None] + term[None, :], mask=is_inside, other=0.0)
+            of_weight = weight + (row + line * line_tap * channels)[:, None] * units + unit[None, :]
+            factors = tl.load(of_weight, mask=is_term[:, None] & is_unit[None, :], other=0.0)
+            if gates_input:  # all pixels are of one sample, so the gates may as well be multiplied into the weight
                 factors = (factors * beta[:, None]).to(factors.dtype)
-            total = _add_product(seen, factors, total, products)
+            total = _add_product(values, factors, total, products)
     if biased:
-        total += tl.load(bias + child * units + unit, mask=unit < units, other=0.0)[None, :]
-    kept = (place >= 0)[:, None] & (unit < units)[None, :]
-    where = (image * pixels + place)[:, None] * units + unit[None, :]
+        total += tl.load(bias + child * units + unit, mask=is_unit, other=0.0)[None, :]
+    is_result = (place >= 0)[:, None] & is_unit[None, :]
+    result = (image * pixels + place)[:, None] * units + unit[None, :]
     if gates_output:
-        values = tl.load(x + where, mask=kept, other=0.0).to(tl.float32)
-        of_gates += (image * (tl.num_programs(0) // unit_blocks) + block) * units
-        tl.store(of_gates + unit, tl.sum(total * values, axis=0), mask=unit < units)
-        total *= tl.load(gates + image * units + unit, mask=unit < units, other=0.0)[None, :]
-    tl.store(target + where, total, mask=kept)
+        values = tl.load(gated_values + result, mask=is_result, other=0.0).to(tl.float32)
+        for_gates += (image * (tiles // unit_blocks) + block) * units
+        tl.store(for_gates + unit, tl.sum(total * values, axis=0), mask=is_unit)
+        total *= tl.load(gates + image * units + unit, mask=is_unit, other=0.0)[None, :]
+    tl.store(y + result, total, mask=is_result)
 
 
 @triton.jit(do_not_specialize=_SHAPE)  # type: ignore[untyped-decorator]
 def _weight_kernel(  # type: ignore[no-untyped-def]
-    gradient, source, gates, parts,
+    gradient, x, gates, sums,
     of_pixels, of_blocks,
-    samples, sources, per_split, source_pixels, in_4, out_4, pixels, taps, kernel_w,
+    samples, samples_of_x, per_part, pixels_of_x, groups, unit_groups, pixels, taps, kernel_w,
     gated: tl.constexpr, products: tl.constexpr,
-    block_i: tl.constexpr, block_u: tl.constexpr, block_p: tl.constexpr,
+    block_t: tl.constexpr, block_u: tl.constexpr, block_p: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of some terms (tap, channel) and units of one child's weight, (K, splits, taps·in, out)."""
-    child, split = tl.program_id(2), tl.program_id(1)
-    channels, units = in_4 * 4, out_4 * 4
+    """The gradient of some terms (tap, channel) and units of one child's weight, (K, parts, taps·in, out)."""
+    child, part, channels, units = tl.program_id(1), tl.program_id(2), groups * _AT_ONCE, unit_groups * _AT_ONCE
     unit_blocks = tl.cdiv(units, block_u)
-    unit = (tl.program_id(0) % unit_blocks) * block_u + tl.arange(0, block_u)
-    term = (tl.program_id(0) // unit_blocks) * block_i + tl.arange(0, block_i)
-    known = term < taps * channels
+    unit = tl.program_id(0) % unit_blocks * block_u + tl.arange(0, block_u)
+    term = tl.program_id(0) // unit_blocks * block_t + tl.arange(0, block_t)
+    is_unit, is_term = unit < units, term < taps * channels
     tap = term // channels
     line, channel = tap // kernel_w, term - tap * channels
-    offset = line * tl.load(of_blocks + 3) * channels + term - line * kernel_w * channels
-    bit = tl.where(known, tap, 31)  # which is never set
-    total = tl.zeros((block_i, block_u), dtype=tl.float32)
-    first, last = split * per_split, min(samples, (split + 1) * per_split)
+    line_back = tl.load(of_blocks + 3)  # as in a ``_Window``; the forward pass has one for all pixels
+    offset = line * line_back * channels + term - line * kernel_w * channels
+    bit = tl.where(is_term, tap, _NO_BIT)
+    total = tl.zeros((block_t, block_u), dtype=tl.float32)
+    first, last = part * per_part, min(samples, (part + 1) * per_part)
     for start in range(0, pixels, block_p):
-        at = start + tl.arange(0, block_p)
-        table = of_pixels + 2 * start + at
+        pixel = start + tl.arange(0, block_p)
+        table = of_pixels + 3 * start + tl.arange(0, block_p)  # blocks of 3 · block_p numbers
         base, inside = tl.load(table), tl.load(table + block_p)
-        read = ((inside[:, None] >> bit[None, :]) & 1) != 0
-        where = (base * channels)[:, None] + offset[None, :]
-        given, there = (at < pixels)[:, None] & (unit < units)[None, :], at[:, None] * units + unit[None, :]
+        is_inside = ((inside[:, None] >> bit[None, :]) & 1) != 0
+        place = (base * channels)[:, None] + offset[None, :]
+        is_given, given = (pixel < pixels)[:, None] & is_unit[None, :], pixel[:, None] * units + unit[None, :]
         for sample in range(first, last):
             image = child.to(tl.int64) * samples + sample
-            of_source = source + (child.to(tl.int64) * sources + sample) * source_pixels * channels
-            seen = tl.load(of_source + where, mask=read, other=0.0)
-            change = tl.load(gradient + image * pixels * units + there, mask=given, other=0.0)
+            of_x = x + (child.to(tl.int64) * samples_of_x + sample) * pixels_of_x * channels
+            values = tl.load(of_x + place, mask=is_inside, other=0.0)
+            change = tl.load(gradient + image * pixels * units + given, mask=is_given, other=0.0)
             if gated:
-                beta = tl.load(gates + image * channels + channel, mask=known, other=0.0).to(tl.float32)
-                of_one = _add_product(tl.trans(seen), change, tl.zeros((block_i, block_u), dtype=tl.float32), products)
-                total += of_one * beta[:, None]
+                beta = tl.load(gates + image * channels + channel, mask=is_term, other=0.0).to(tl.float32)
+                of_one = tl.zeros((block_t, block_u), dtype=tl.float32)
+                total += _add_product(tl.trans(values), change, of_one, products) * beta[:, None]
             else:
-                total = _add_product(tl.trans(seen), change, total, products)
-    parts += (child * tl.num_programs(1) + split).to(tl.int64) * taps * channels * units
-    tl.store(parts + term[:, None] * units + unit[None, :], total, mask=known[:, None] & (unit < units)[None, :])
+                total = _add_product(tl.trans(values), change, total, products)
+    sums += (child * tl.num_programs(2) + part).to(tl.int64) * taps * channels * units
+    tl.store(sums + term[:, None] * units + unit[None, :], total, mask=is_term[:, None] & is_unit[None, :])
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -265,7 +269,8 @@ class _Places:
     block: int
 
 
-# Captured steps read tables by address, so none is ever given up. There is one for every shape of a layer.
+# Captured steps read tables by address, so none is ever given up. There is one for every shape of a layer, made when a
+# step is run before it is captured: within a capture nothing can be copied from the host.
 @cache
 def _places(shape: Shape, most: int, device: torch.device, *, forward: bool) -> _Places:
     """Return the tables of a layer; a block has at most so many pixels."""
@@ -286,80 +291,87 @@ def _places(shape: Shape, most: int, device: torch.device, *, forward: bool) -> 
 
 
 class GatedConvolution(torch.autograd.Function):
-    """The convolution above; ``products`` is `tf32`, `ieee` or `bf16`."""
+    """The convolution above; ``products`` is `tf32`, `bf16` or, for float32, `ieee`."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, gates: Tensor | None, weight: Tensor, bias: Tensor | None, layer: Layer, products: str
     ) -> Tensor:
         """Return (K, n, out, H', W')."""
-        x, shape = stored(x), _shape(layer, x)
-        gates = None if gates is None else with_all_channels(gates.expand(*gates.shape[:1], x.shape[1], -1))
-        out = weight.new_empty(0, dtype=torch.bfloat16 if products == "bf16" else weight.dtype)
-        out = empty_values(out.expand(len(weight), x.shape[1], 0), weight.shape[1], shape.out)
-        lines = _lines(weight.permute(0, 3, 4, 2, 1), out.dtype)
+        shape, x = _shape_of(layer, x), stored(x)
+        if len(x) < len(weight) and (gates is not None or ctx.needs_input_grad[0]):
+            raise ValueError("what children share has no gates and no gradient")
+        samples, units = x.shape[1], weight.shape[1]
+        gates = None if gates is None else with_all_channels(gates.expand(-1, samples, -1))
+        wide_bias = None if bias is None else with_all_channels(bias)
+        dtype = torch.bfloat16 if products == "bf16" else weight.dtype
+        y = weight.new_empty(len(weight), samples, *shape.out, stored_channels(units), dtype=dtype)
         places = _places(shape, _SUMS[products].pixels, x.device, forward=True)
-        wide = None if bias is None else with_all_channels(bias)
-        _sums(x, lines, stored(out), places, products, gates=gates, bias=wide)
+        _sum_up(x, _lines(weight.permute(0, 3, 4, 2, 1), dtype), y, places, products, gates=gates, bias=wide_bias)
         ctx.save_for_backward(x, gates, weight)
         ctx.shape, ctx.products = shape, products
-        return out
+        return as_values(y, units)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of x, gates, weight and bias."""
+        """Return the gradients of x, gates, weight and bias; of gates that all samples share, one for each."""
         x, gates, weight = ctx.saved_tensors
-        gradient, channels = stored(gradients[0]), weight.shape[2]
-        for_x = for_gates = for_bias = None
+        gradient, (units, channels) = stored(gradients[0]), weight.shape[1:3]
+        for_x = for_gates = for_weight = for_bias = None
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-            for_x, for_gates = _for_input(gradient, x, gates, weight, ctx.shape, ctx.products)
-            for_x = for_x[..., :channels].permute(0, 1, 4, 2, 3)
-            for_gates = None if for_gates is None else for_gates[..., :channels]
-        for_weight = _for_weight(gradient, x, gates, weight, ctx.shape, ctx.products)
+            wide_x, wide_gates = _for_input(gradient, x, gates, weight, ctx.shape, ctx.products)
+            for_x, for_gates = as_values(wide_x, channels), None if gates is None else wide_gates[..., :channels]
+        if ctx.needs_input_grad[2]:
+            for_weight = _for_weight(gradient, x, gates, weight, ctx.shape, ctx.products)
         if ctx.needs_input_grad[3]:
-            for_bias = gradient[..., : weight.shape[1]].sum((1, 2, 3), dtype=weight.dtype)
+            for_bias = gradient[..., :units].sum((1, 2, 3), dtype=weight.dtype)
         return for_x, for_gates, for_weight, for_bias, None, None
 
 
 def _for_input(
     gradient: Tensor, x: Tensor, gates: Tensor | None, weight: Tensor, shape: Shape, products: str
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor]:
     """Return the gradients of x and of its gates, with all channels that are stored."""
-    for_x = torch.empty_like(x)
-    places = _places(shape, _SUMS[products].pixels, x.device, forward=False)
-    of_gates = None if gates is None else gates.new_empty(*gates.shape[:2], len(places.blocks), gates.shape[2])
+    for_x, places = torch.empty_like(x), _places(shape, _SUMS[products].pixels, x.device, forward=False)
     lines = _lines(weight.permute(0, 3, 4, 1, 2), gradient.dtype)
-    _sums(gradient, lines, for_x, places, products, output_gates=gates, x=x, of_gates=of_gates)
-    return for_x, None if of_gates is None else of_gates.sum(2)
+    if gates is None:
+        _sum_up(gradient, lines, for_x, places, products)
+        return for_x, for_x
+    of_blocks = gates.new_empty(*gates.shape[:2], len(places.blocks), gates.shape[2], dtype=torch.float32)
+    _sum_up(gradient, lines, for_x, places, products, gated=(gates, x, of_blocks))
+    return for_x, of_blocks.sum(2).to(gates.dtype)
 
 
-def _sums(
-    source: Tensor,
+def _sum_up(
+    x: Tensor,
     weight: Tensor,
-    target: Tensor,
+    y: Tensor,
     places: _Places,
     products: str,
     *,
     gates: Tensor | None = None,
     bias: Tensor | None = None,
-    output_gates: Tensor | None = None,
-    x: Tensor | None = None,
-    of_gates: Tensor | None = None,
+    gated: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> None:
-    """Write sums over windows of source (K or 1, n, H, W, in) into target (K, n, H', W', out)."""
-    count, samples, *size, units = target.shape
-    channels = source.shape[4]
-    taps, across = weight.shape[1] * weight.shape[2], weight.shape[2]
-    block_u, block_i = _block(units, _UNITS), _block(across * channels, _SUMS[products].terms)
-    some_gates = gates if output_gates is None else output_gates
-    _sums_kernel[(len(places.blocks) * triton.cdiv(units, block_u), samples, count)](
-        source, tensor_or(some_gates, source), weight, tensor_or(bias, source),
-        target, tensor_or(x, source), tensor_or(of_gates, source),
+    """Write sums over windows of x (K or 1, n, H, W, in), weighted by (K, kh, kw, in, out), into y (K, n, H', W', out).
+
+    gates  of x
+    gated  gates of y, what they multiplied in the forward pass, and where their gradient goes
+    """
+    count, samples, high, wide, units = y.shape
+    _, kernel_h, kernel_w, channels, _ = weight.shape
+    block_u, block_t = _block(units, _MOST_UNITS), _block(kernel_w * channels, _SUMS[products].terms)
+    tiles = len(places.blocks) * -(-units // block_u)
+    some_gates, values, for_gates = (gates, None, None) if gated is None else gated
+    launch(
+        _sums_kernel, (tiles * samples, count),
+        x, tensor_or(some_gates, x), weight, tensor_or(bias, x), y, tensor_or(values, x), tensor_or(for_gates, x),
         places.pixels, places.blocks,
-        samples, 0 if len(source) < count else samples, source.shape[2] * source.shape[3],
-        channels // AT_ONCE, units // AT_ONCE, size[0] * size[1], taps,
-        gates is not None, output_gates is not None, bias is not None, products,
-        places.block, block_u, block_i, num_warps=_SUMS[products].warps, num_stages=1,
+        samples, 0 if len(x) < count else samples, x.shape[2] * x.shape[3],
+        channels // layout.AT_ONCE, units // layout.AT_ONCE, high * wide, kernel_h * kernel_w,
+        gates is not None, gated is not None, bias is not None, products, places.block, block_u, block_t,
+        num_warps=_SUMS[products].warps, num_stages=1,
     )  # fmt: skip
 
 
@@ -367,23 +379,24 @@ def _for_weight(
     gradient: Tensor, x: Tensor, gates: Tensor | None, weight: Tensor, shape: Shape, products: str
 ) -> Tensor:
     """Return the gradient of the weight."""
-    count, samples, *size, units = gradient.shape
+    count, samples, high, wide, units = gradient.shape
     channels, taps, most = x.shape[4], shape.kernel[0] * shape.kernel[1], _OF_WEIGHT[products]
     places = _places(shape, most.pixels, x.device, forward=True)
-    block_i, block_u = _block(taps * channels, most.terms), _block(units, _UNITS_OF_WEIGHT)
-    tiles = triton.cdiv(taps * channels, block_i) * triton.cdiv(units, block_u)
-    per_split = triton.cdiv(samples, max(1, min(samples, _PROGRAMS // (tiles * count))))
-    splits = triton.cdiv(samples, per_split)
-    parts = weight.new_empty(count, splits, taps * channels, units, dtype=torch.float32)
-    _weight_kernel[(tiles, splits, count)](
-        gradient, x, tensor_or(gates, x), parts,
+    block_t, block_u = _block(taps * channels, most.terms), _block(units, _MOST_UNITS_OF_WEIGHT)
+    tiles = -(-taps * channels // block_t) * -(-units // block_u)
+    per_part = -(-samples // max(1, min(samples, _PROGRAMS // (tiles * count))))
+    parts = -(-samples // per_part)
+    sums = weight.new_empty(count, parts, taps * channels, units, dtype=torch.float32)
+    launch(
+        _weight_kernel, (tiles, count, parts),
+        gradient, x, tensor_or(gates, x), sums,
         places.pixels, places.blocks,
-        samples, 0 if len(x) < count else samples, per_split, x.shape[2] * x.shape[3],
-        channels // AT_ONCE, units // AT_ONCE, size[0] * size[1], taps, shape.kernel[1],
-        gates is not None, products,
-        block_i, block_u, places.block, num_warps=most.warps, num_stages=1,
+        samples, 0 if len(x) < count else samples, per_part, x.shape[2] * x.shape[3],
+        channels // layout.AT_ONCE, units // layout.AT_ONCE, high * wide, taps, shape.kernel[1],
+        gates is not None, products, block_t, block_u, places.block,
+        num_warps=most.warps, num_stages=1,
     )  # fmt: skip
-    lines = parts.sum(1).view(count, *shape.kernel, channels, units)
+    lines = sums.sum(1).view(count, *shape.kernel, channels, units)
     return lines.permute(0, 4, 3, 1, 2)[:, : weight.shape[1], : weight.shape[2]].to(weight.dtype)
 
 
@@ -391,15 +404,14 @@ def convolution(
     layer: Layer, x: Tensor, gates: Tensor | None, weight: Tensor, bias: Tensor | None, products: str
 ) -> Tensor:
     """Return the convolution above, with gradients."""
-    out: Tensor = GatedConvolution.apply(x, gates, weight, bias, layer, products)  # type: ignore[no-untyped-call]
-    return out
+    y: Tensor = GatedConvolution.apply(x, gates, weight, bias, layer, products)  # type: ignore[no-untyped-call]
+    return y
 
 
-def _shape(layer: Layer, x: Tensor) -> Shape:
-    padding = (int(layer.padding[0]), int(layer.padding[1]))
-    return Shape(
-        (layer.kernel[0], layer.kernel[1]), (layer.stride[0], layer.stride[1]), padding, (x.shape[3], x.shape[4])
-    )
+def _shape_of(layer: Layer, x: Tensor) -> Shape:
+    (kernel_h, kernel_w), (stride_h, stride_w) = layer.kernel, layer.stride
+    pad_h, pad_w = (int(size) for size in layer.padding)
+    return Shape((kernel_h, kernel_w), (stride_h, stride_w), (pad_h, pad_w), (x.shape[3], x.shape[4]))
 
 
 def _lines(weight: Tensor, dtype: torch.dtype) -> Tensor:

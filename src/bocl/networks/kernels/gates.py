@@ -13,6 +13,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bocl.networks.kernels.layout import launch
 
 MOST_HIDDEN = 64  # units of h
 _SAMPLES, _CHANNELS = 64, 64  # of a block, at most
@@ -31,29 +34,29 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     total = tl.zeros((block_n, block_h), dtype=tl.float32)
     for start in range(0, channels, block_c):
         channel = start + tl.arange(0, block_c)
-        given = (sample < samples)[:, None] & (channel < channels)[None, :]
-        values = tl.load(v + row[:, None] * channels + channel[None, :], mask=given, other=0.0)
-        known = (unit < units)[None, :] & (channel < channels)[:, None]
+        is_value = (sample < samples)[:, None] & (channel < channels)[None, :]
+        values = tl.load(v + row[:, None] * channels + channel[None, :], mask=is_value, other=0.0)
+        is_weight = (unit < units)[None, :] & (channel < channels)[:, None]
         place = (child * units + unit)[None, :] * channels + channel[:, None]
-        total = tl.dot(values, tl.load(w_c + place, mask=known, other=0.0), total, input_precision="ieee")
+        total = tl.dot(values, tl.load(w_c + place, mask=is_weight, other=0.0), total, input_precision="ieee")
     total += tl.load(b_c + child * units + unit, mask=unit < units, other=0.0)[None, :]
     total = tl.where(total < 0, 0.0, total)  # NaN stays NaN
-    kept = (sample < samples)[:, None] & (unit < units)[None, :]
-    tl.store(hidden + row[:, None] * units + unit[None, :], total, mask=kept)
+    is_hidden = (sample < samples)[:, None] & (unit < units)[None, :]
+    tl.store(hidden + row[:, None] * units + unit[None, :], total, mask=is_hidden)
     for start in range(0, channels, block_c):
         channel = start + tl.arange(0, block_c)
-        known = (unit < units)[:, None] & (channel < channels)[None, :]
+        is_weight = (unit < units)[:, None] & (channel < channels)[None, :]
         place = (child * channels + channel)[None, :] * units + unit[:, None]
-        found = tl.dot(total, tl.load(w_s + place, mask=known, other=0.0), input_precision="ieee")
+        found = tl.dot(total, tl.load(w_s + place, mask=is_weight, other=0.0), input_precision="ieee")
         found += tl.load(b_s + child * channels + channel, mask=channel < channels, other=0.0)[None, :]
-        given = (sample < samples)[:, None] & (channel < channels)[None, :]
-        tl.store(beta + row[:, None] * channels + channel[None, :], 1.0 / (1.0 + tl.exp(-found)), mask=given)
+        is_value = (sample < samples)[:, None] & (channel < channels)[None, :]
+        tl.store(beta + row[:, None] * channels + channel[None, :], 1.0 / (1.0 + tl.exp(-found)), mask=is_value)
 
 
 @triton.jit
-def _before_sigmoid(gradient, beta, place, given):  # type: ignore[no-untyped-def]
-    value = tl.load(beta + place, mask=given, other=0.0)
-    return tl.load(gradient + place, mask=given, other=0.0) * value * (1.0 - value)
+def _before_sigmoid(gradient, beta, place, is_value):  # type: ignore[no-untyped-def]
+    value = tl.load(beta + place, mask=is_value, other=0.0)
+    return tl.load(gradient + place, mask=is_value, other=0.0) * value * (1.0 - value)
 
 
 @triton.jit(do_not_specialize=_SHAPE)  # type: ignore[untyped-decorator]
@@ -64,11 +67,11 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     """The gradients that have to do with some channels of one child; each program finds those of h by itself."""
     child, own = tl.program_id(1), tl.program_id(0) * block_c + tl.arange(0, block_c)
     unit = tl.arange(0, block_h)
-    of_units, of_own = unit < units, own < channels
-    to_hidden, to_own = of_units[None, :] & of_own[:, None], of_units[:, None] & of_own[None, :]
+    is_unit, is_own = unit < units, own < channels
+    is_up, is_down = is_unit[None, :] & is_own[:, None], is_unit[:, None] & is_own[None, :]
     own_w_c = (child * units + unit)[:, None] * channels + own[None, :]
     own_w_s = (child * channels + own)[:, None] * units + unit[None, :]
-    factors = tl.load(w_c + own_w_c, mask=to_own, other=0.0)
+    factors = tl.load(w_c + own_w_c, mask=is_down, other=0.0)
     sum_w_c, sum_b_c = tl.zeros((block_h, block_c), dtype=tl.float32), tl.zeros((block_h,), dtype=tl.float32)
     sum_w_s, sum_b_s = tl.zeros((block_c, block_h), dtype=tl.float32), tl.zeros((block_c,), dtype=tl.float32)
     for first in range(0, samples, block_n):
@@ -77,27 +80,27 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         change = tl.zeros((block_n, block_h), dtype=tl.float32)
         for start in range(0, channels, block_c):
             channel = start + tl.arange(0, block_c)
-            given = (sample < samples)[:, None] & (channel < channels)[None, :]
-            some = _before_sigmoid(gradient, beta, row[:, None] * channels + channel[None, :], given)
-            known = of_units[None, :] & (channel < channels)[:, None]
+            is_value = (sample < samples)[:, None] & (channel < channels)[None, :]
+            some = _before_sigmoid(gradient, beta, row[:, None] * channels + channel[None, :], is_value)
+            is_weight = is_unit[None, :] & (channel < channels)[:, None]
             place = (child * channels + channel)[:, None] * units + unit[None, :]
-            change = tl.dot(some, tl.load(w_s + place, mask=known, other=0.0), change, input_precision="ieee")
-        there = (sample < samples)[:, None] & of_units[None, :]
-        active = tl.load(hidden + row[:, None] * units + unit[None, :], mask=there, other=0.0)
+            change = tl.dot(some, tl.load(w_s + place, mask=is_weight, other=0.0), change, input_precision="ieee")
+        is_hidden = (sample < samples)[:, None] & is_unit[None, :]
+        active = tl.load(hidden + row[:, None] * units + unit[None, :], mask=is_hidden, other=0.0)
         change = tl.where(active > 0, change, 0.0)
-        given = (sample < samples)[:, None] & of_own[None, :]
+        is_value = (sample < samples)[:, None] & is_own[None, :]
         place = row[:, None] * channels + own[None, :]
-        some, values = _before_sigmoid(gradient, beta, place, given), tl.load(v + place, mask=given, other=0.0)
+        some, values = _before_sigmoid(gradient, beta, place, is_value), tl.load(v + place, mask=is_value, other=0.0)
         sum_w_s = tl.dot(tl.trans(some), active, sum_w_s, input_precision="ieee")
         sum_b_s += tl.sum(some, axis=0)
         sum_w_c = tl.dot(tl.trans(change), values, sum_w_c, input_precision="ieee")
         sum_b_c += tl.sum(change, axis=0)
-        tl.store(for_v + place, tl.dot(change, factors, input_precision="ieee"), mask=given)
-    tl.store(for_w_c + own_w_c, sum_w_c, mask=to_own)
-    tl.store(for_w_s + own_w_s, sum_w_s, mask=to_hidden)
-    tl.store(for_b_s + child * channels + own, sum_b_s, mask=of_own)
+        tl.store(for_v + place, tl.dot(change, factors, input_precision="ieee"), mask=is_value)
+    tl.store(for_w_c + own_w_c, sum_w_c, mask=is_down)
+    tl.store(for_w_s + own_w_s, sum_w_s, mask=is_up)
+    tl.store(for_b_s + child * channels + own, sum_b_s, mask=is_own)
     if tl.program_id(0) == 0:
-        tl.store(for_b_c + child * units + unit, sum_b_c, mask=of_units)
+        tl.store(for_b_c + child * units + unit, sum_b_c, mask=is_unit)
 
 
 class Gates(torch.autograd.Function):
@@ -112,13 +115,13 @@ class Gates(torch.autograd.Function):
         units = w_c.shape[1]
         hidden, beta = v.new_empty(count, samples, units), torch.empty_like(v)
         blocks = _blocks(samples, channels, units)
-        _forward_kernel[(triton.cdiv(samples, blocks[0]), count)](
-            *given, hidden, beta, samples, channels, units, *blocks
-        )
+        grid = (-(-samples // blocks[0]), count)
+        launch(_forward_kernel, grid, *given, hidden, beta, samples, channels, units, *blocks)
         ctx.save_for_backward(v, w_c, w_s, hidden, beta)
         return beta
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         """Return the gradients of v, W_c, b_c, W_s, b_s."""
         v, w_c, w_s, hidden, beta = ctx.saved_tensors
@@ -127,9 +130,9 @@ class Gates(torch.autograd.Function):
         of_w_c, of_w_s = torch.empty_like(w_c), torch.empty_like(w_s)
         found = (torch.empty_like(v), of_w_c, v.new_empty(count, units), of_w_s, v.new_empty(count, channels))
         blocks = _blocks(samples, channels, units)
-        _backward_kernel[(triton.cdiv(channels, blocks[1]), count)](
-            gradients[0].contiguous(), v, w_c, w_s, hidden, beta, *found, samples, channels, units, *blocks
-        )
+        read = gradients[0].contiguous(), v, w_c, w_s, hidden, beta
+        grid = (-(-channels // blocks[1]), count)
+        launch(_backward_kernel, grid, *read, *found, samples, channels, units, *blocks)
         return found
 
 

@@ -1,11 +1,14 @@
 """Values of K children as our kernels read them: the channels of a pixel side by side in memory.
 
-    (K, n, C, H, W), stored as (K, n, H, W, C'), C' being C rounded up to what is read at once
+    (K, n, C, H, W), stored as (K, n, H, W, C'), C' being C rounded up to a multiple of ``AT_ONCE``
 
-What is stored beyond C is zero, or multiplied by zero.
+What is stored beyond C is finite, and multiplied by zero. Kernels are told C' / ``AT_ONCE`` and multiply it again:
+then the compiler knows that it is a multiple, and lets them read so many channels at once.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,14 +22,16 @@ def stored_channels(channels: int) -> int:
     return -(-channels // AT_ONCE) * AT_ONCE
 
 
-def empty_values(like: Tensor, channels: int, size: tuple[int, int], dtype: torch.dtype | None = None) -> Tensor:
-    """Return room for values (K, n, channels, *size), whose other channels are to be written too; see ``stored``."""
-    room = like.new_empty(*like.shape[:2], *size, stored_channels(channels), dtype=dtype)
+def as_values(room: Tensor, channels: int) -> Tensor:
+    """Return what is stored (K, n, H, W, C') as values (K, n, channels, H, W)."""
     return room[..., :channels].permute(0, 1, 4, 2, 3)
 
 
 def stored(x: Tensor) -> Tensor:
-    """Return values (K, n, C, H, W) as they are to be stored, (K, n, H, W, C'): a view where they already are."""
+    """Return values (K, n, C, H, W) as they are stored, (K, n, H, W, C'): a view where they lie in memory like that.
+
+    A part of the channels of other values may lie like that, too. Then what is beyond C is theirs.
+    """
     channels = stored_channels(x.shape[2])
     count, samples, _, height, width = x.shape
     strides = (samples * height * width * channels, height * width * channels, width * channels, channels, 1)
@@ -57,3 +62,9 @@ def with_all_channels(values: Tensor) -> Tensor:
 def tensor_or(given: Tensor | None, instead: Tensor) -> Tensor:
     """Return a tensor for a kernel that does not read it where there is none."""
     return instead if given is None else given
+
+
+def launch(kernel: Any, grid: tuple[int, ...], first: Tensor, *others: Any, **options: Any) -> None:
+    """Run a kernel on the device of its first argument: Triton would take the current one."""
+    with torch.cuda.device_of(first):
+        kernel[grid](first, *others, **options)

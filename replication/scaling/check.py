@@ -1,0 +1,96 @@
+"""Hold the simulator to real studies on this machine: how long it says they take, and how long they took.
+
+python -m replication.scaling.check [--out replication/measurements/scaling/check.json]
+
+Runs of `digits` are made on a Ray cluster by 1, 2 and 4 workers, and replayed (``replay.py``) by 1, 2, 4 and 16 that
+wait where others train. What the simulator is told of a run was recorded in this process, without Ray, before and
+after. On this machine workers that train share its cores; those that wait do not need any.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from replication.scaling import MEASUREMENTS, write_measurement
+from replication.scaling.costs import SMALL, make_all
+from replication.scaling.replay import Recorded, ReplayingCluster, TimedCluster, record, steps, write_replay
+from replication.scaling.simulate import Costs, simulate
+
+TRAINING = (1, 2, 4)  # workers
+WAITING = (1, 2, 4, 16)
+PACE = 2.0  # of waiting
+
+
+def took(kind: type[TimedCluster], workers: int, runs: int, place: Path, data: str | None) -> float:
+    """Return the seconds from when runs are asked for until the last is known to have ended."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": workers, "include_dashboard": False})
+    try:
+        engine = kind(cluster.address, workers)
+        make_all(engine, SMALL, runs, place, data)
+        return max(end for _, end in engine.spans) - engine.asked
+    finally:
+        cluster.shutdown()
+
+
+def compare(workers: int, runs: int, recorded: Sequence[Recorded] | None, costs: Costs) -> dict[str, Any]:
+    """Make a study and simulate it; replayed if there is a recorded run, otherwise for real."""
+    with tempfile.TemporaryDirectory() as place:
+        if recorded is not None:
+            data = write_replay(recorded, Path(place), PACE)
+            measured = took(ReplayingCluster, workers, runs, Path(place), data)
+            known = tuple((PACE * seconds, size) for seconds, size in steps(recorded))
+            predicted = simulate([known] * runs, workers, costs)
+        else:
+            before = record(SMALL)
+            measured = took(TimedCluster, workers, runs, Path(place), None)
+            after = record(SMALL)
+            known = tuple(
+                ((one + other) / 2, size) for (one, size), (other, _) in zip(steps(before), steps(after), strict=True)
+            )
+            predicted = simulate([known] * runs, workers, costs, cores=os.cpu_count())
+    return {
+        "training": recorded is None,
+        "workers": workers,
+        "runs": runs,
+        "seconds_of_a_run": sum(seconds for seconds, _ in known),
+        "predicted": predicted.seconds,
+        "measured": measured,
+        "ratio": predicted.seconds / measured,
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def check_command(
+    runs: Annotated[int, typer.Option(min=1, help="Runs of a study.")] = 12,
+    turns: Annotated[int, typer.Option(min=1, help="How often each is made.")] = 3,
+    out: Annotated[Path, typer.Option(help="Where it is written.")] = MEASUREMENTS / "check.json",
+) -> None:
+    """Make studies, and compare how long they took with what the simulator says."""
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    before = os.getloadavg()[0]
+    measured = json.loads((MEASUREMENTS / "costs.json").read_text(encoding="utf-8"))["costs"]
+    costs = Costs(**{**measured, "engine": 0.0})  # the cluster is there already
+    recorded = record(SMALL)
+    found = []
+    for turn in range(turns):
+        for workers, run in [*((one, None) for one in TRAINING), *((one, recorded) for one in WAITING)]:
+            found.append({"turn": turn, **compare(workers, runs if run is None else 4 * runs, run, costs)})
+            typer.echo(found[-1], err=True)
+            time.sleep(1)
+    write_measurement(out, {"studies": found}, before)
+
+
+if __name__ == "__main__":
+    typer.run(check_command)

@@ -1,0 +1,118 @@
+"""Make the tables of large studies from the records in ``measurements/``.
+
+python -m replication.scaling.tables            prints the tables
+python -m replication.scaling.tables --write    puts each between its marks in PAGES
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bocl.records.files import write_whole
+from bocl.wording import duration
+from replication.scaling import MEASUREMENTS
+from replication.tables import filled
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "docs" / "scaling.md", ROOT / "docs" / "guides" / "many-runs.md")
+SPEED = MEASUREMENTS.with_name("speed") / "engines.json"
+
+
+def _read(place: Path) -> Any:
+    return json.loads(place.read_text(encoding="utf-8"))
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def overhead() -> str:
+    """Return what Ray adds to runs of short and of long rounds."""
+    lines = [
+        "| run | rounds of | seconds, as a share of a process | CPU time | turns |",
+        "|---|---|---|---|---|",
+    ]
+    for one in _read(SPEED):
+        words = one["command"].removeprefix("python -m replication.speed.engines").split(" --")
+        settings = ", ".join(f"`{word.removeprefix('set ')}`" for word in words if word.startswith("set "))
+        name = f"`digits`, {settings}" if settings else "`digits`"
+        each = one["seconds"]["processes"] / one["rounds"]
+        (low, middle, high), (least, cpu, most) = one["seconds_ratio"], one["cpu_ratio"]
+        lines.append(
+            f"| {name} | {each:.1f} s | {middle:.3f} ({low:.3f} to {high:.3f}) | {cpu:.3f} ({least:.3f} to {most:.3f}) "
+            f"| {one['counted']} |"
+        )
+    return "\n".join(lines)
+
+
+def costs() -> str:
+    """Return what the simulator is told."""
+    found = _read(MEASUREMENTS / "costs.json")
+    ray, process = found["costs"], found["processes"]
+    rows = {
+        "a process of a run starts, until it works": f"{process['run']:.1f} s",
+        "a Ray cluster starts on one machine": f"{ray['engine']:.1f} s",
+        "a worker starts, once": f"{ray['worker']:.1f} s",
+        "a worker is given its next run, until it works": f"{1000 * ray['run']:.0f} ms",
+        "the driver writes a record": f"{1000 * ray['record']:.1f} ms",
+        "and for every megabyte of it": f"{1e9 * ray['byte']:.1f} ms",
+        "a worker finds what a record changed": f"{1000 * found['finding']['small']:.1f} ms",
+        "from node to node, both on this machine": f"{found['bytes_a_second_between_nodes'] / 1e6:.0f} MB a second",
+    }
+    return "\n".join(["| what | takes |", "|---|---|", *(f"| {what} | {takes} |" for what, takes in rows.items())])
+
+
+def study() -> str:
+    """Return what a study of 10,000 runs comes to."""
+    lines = [
+        "| engine | GPUs | time | GPUs at work | driver at work | a record waits at most |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in _read(MEASUREMENTS / "study.json")["outcomes"]:
+        gpus = f"{one['gpus']:,}"
+        if one["drivers"] > 1:
+            gpus += f", {one['drivers']} commands" + (", longest runs first" if one["longest_first"] else "")
+        ray = one["engine"] == "ray"
+        driver, late = (_share(one["driver_share"]), duration(one["late"])) if ray else ("–", "–")
+        name = "Ray" if ray else "processes"
+        lines.append(
+            f"| {name} | {gpus} | {duration(one['seconds'])} | {_share(one['efficiency'])} | {driver} | {late} |"
+        )
+    return "\n".join(lines)
+
+
+def check() -> str:
+    """Return how long the simulator said studies would take, and how long they took."""
+    lines = ["| workers | runs | predicted | measured | predicted / measured |", "|---|---|---|---|---|"]
+    cases: dict[tuple[bool, int], list[dict[str, Any]]] = {}
+    for one in _read(MEASUREMENTS / "check.json")["studies"]:
+        cases.setdefault((one["training"], one["workers"]), []).append(one)
+    for (training, workers), some in cases.items():
+        ratios = [one["ratio"] for one in some]
+        predicted, measured = (median(one[name] for one in some) for name in ("predicted", "measured"))
+        lines.append(
+            f"| {workers}, {'training' if training else 'waiting'} | {some[0]['runs']} | {predicted:.1f} s "
+            f"| {measured:.1f} s | {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+        )
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "ray-overhead": overhead,
+    "scaling-costs": costs,
+    "scaling-study": study,
+    "scaling-check": check,
+}
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv[1:]:
+        for path in PAGES:
+            write_whole(path, filled(path.read_text(encoding="utf-8"), TABLES).encode())
+    else:
+        print("\n\n".join(table() for table in TABLES.values()))
