@@ -37,13 +37,13 @@ class Waiting:
     """Questions in a line, and the passes that answer them."""
 
     def __init__(self, most):
-        self.line = Line(most, list.append)
+        self.line = Line(most)
         self.asked = []
 
     def ask(self, learner, x, task=0, reply=as_reply):
         """Wait with samples, or with bytes that are none; return the place of what is answered."""
         body = x if isinstance(x, bytes) else as_npy(np.asarray(x))
-        self.asked.append(Question(learner, task, body, 1000, reply, []))
+        self.asked.append(Question(learner, task, body, 1000, reply))
         self.line.join(self.asked[-1])
         return self.asked[-1].answer
 
@@ -52,12 +52,12 @@ class Waiting:
         with mock.patch.object(Learner, "logits", autospec=True, side_effect=Learner.logits) as passes:
             for _ in self.asked:
                 self.line.answer_next()
-        assert all(len(question.answer) == 1 for question in self.asked)
+        assert all(question.answer.done() for question in self.asked)
         return [len(inputs) for (_, inputs, _), _ in passes.call_args_list]
 
 
 def read(answer):
-    return torch.from_numpy(np.load(io.BytesIO(answer[0].body), allow_pickle=False))
+    return torch.from_numpy(np.load(io.BytesIO(answer.result().body), allow_pickle=False))
 
 
 def check(answers, learner, x, task=0):
@@ -120,7 +120,7 @@ def test_the_first_that_waits_is_answered_first_whatever_its_task(learner):
     order = [waiting.ask(learner, x, task) for task in (0, 1, 0, 2, 1, 0)]
     for answered in (3, 5, 6):
         waiting.line.answer_next()
-        assert sum(map(len, order)) == answered
+        assert sum(answer.done() for answer in order) == answered
     for answer, task in zip(order, (0, 1, 0, 2, 1, 0), strict=True):
         check([answer], learner, [x], task)
 
@@ -151,9 +151,9 @@ def test_wrong_requests_spoil_no_others(learner):
     refused.append(waiting.ask(learner, next(bodies)))
     assert waiting.answered() == [9]
     check(answers, learner, good)
-    for (reply,), said in zip(refused, wrong.values(), strict=True):
-        assert reply.status == 400
-        assert said in json.loads(reply.body)["error"]
+    for answer, said in zip(refused, wrong.values(), strict=True):
+        assert answer.result().status == 400
+        assert said in json.loads(answer.result().body)["error"]
 
 
 def test_an_answer_that_cannot_be_told_spoils_no_others(learner):
@@ -164,7 +164,7 @@ def test_an_answer_that_cannot_be_told_spoils_no_others(learner):
     answers = [waiting.ask(learner, x[place], reply=(as_reply, breaks, as_reply)[place]) for place in range(3)]
     assert waiting.answered() == [6]
     check(answers[::2], learner, x[::2])
-    assert answers[1][0].status == 500
+    assert answers[1].result().status == 500
 
 
 def test_what_cannot_be_computed_together_is_computed_one_by_one(learner, monkeypatch, caplog):
@@ -177,7 +177,7 @@ def test_what_cannot_be_computed_together_is_computed_one_by_one(learner, monkey
     answers = [waiting.ask(learner, samples) for samples in x]
     monkeypatch.setattr(learner, "logits", with_little_memory, raising=False)
     waiting.line.answer_next()
-    assert [answer[0].status for answer in answers] == [200, 500, 200]
+    assert [answer.result().status for answer in answers] == [200, 500, 200]
     assert all(same_bits(answers[place], learner.predict(x[place], 0)) for place in (0, 2))
     assert [record.message for record in caplog.records] == [
         "requests could not be computed together; each is computed by itself",

@@ -1,8 +1,8 @@
 """What the server does with a request, as ASGI has it: seven places, and one clear line for everything else.
 
 A prediction has the bits that ``predict`` gives for the samples of its request, because each is computed by itself: a
-product over the rows of two requests has other last bits than one over the rows of each. Who gives that up for speed
-(``Limits.batch``) has requests computed together that come while others are.
+product over the rows of two requests has other last bits than one over the rows of each. Whoever gives that up for
+speed (``Limits.batch``) has requests computed together that come while others are.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class App:
         self._bodies = Bodies(limits)
         self._worker = ThreadPoolExecutor(1, "predictions")  # one device, one prediction after the other
         self._beside = ThreadPoolExecutor(2, "beside")  # loads what is new, and audits
-        self._line = Line(limits.batch, _tell)  # which the worker answers
-        self._short_line = Line(limits.batch, asyncio.Future.set_result)  # which this thread answers
+        self._line = Line(limits.batch)  # which the worker answers
         self._waiting = 0
         self._looking: asyncio.Future[None] | None = None
         self._auditing: asyncio.Future[Reply] | None = None
@@ -153,28 +152,19 @@ class App:
             names = [about.name for about in served.learner.seen]
             raise Refusal(404, f"no task '{name}' has been learnt{did_you_mean(name, names)}")
         number = served.numbers[name]
-        reply = partial(_reply, served.learner.seen[number], _form(scope))
+        to_reply = partial(_reply, served.learner.seen[number], _form(scope))
         body = await self._bodies.read(scope, receive)
         try:
-            answer = asyncio.get_running_loop().create_future()
-            question = Question(served.learner, number, body, self._limits.samples, reply, answer)
-            if len(body) <= SHORT and served.costs[number].seconds(len(question.samples())) <= AT_ONCE:
-                return await self._answer_at_once(question)
+            question = Question(served.learner, number, body, self._limits.samples, to_reply)
+            if self._limits.batch == 1 and len(body) <= SHORT:
+                if served.costs[number].seconds(len(question.samples)) <= AT_ONCE:
+                    return question.reply()
             with self._place():
                 self._line.join(question)
                 self._worker.submit(self._line.answer_next)
-                return await asyncio.shield(answer)
+                return await asyncio.shield(asyncio.wrap_future(question.answer))
         finally:
             self._bodies.release(body)
-
-    async def _answer_at_once(self, question: Question) -> Reply:
-        """Answer in this thread; if requests may join, with those that have come by now."""
-        self._short_line.join(question)
-        if self._limits.batch > 1:
-            await asyncio.sleep(0)  # in which they are read
-        while not question.answer.done():
-            self._short_line.answer_next()
-        return question.answer.result()
 
     async def _predict_unnamed(self, scope: Scope, receive: Receive) -> Reply:
         """Answer samples that come without a task."""
@@ -201,11 +191,6 @@ class App:
             yield
         finally:
             self._waiting -= 1
-
-
-def _tell(answer: asyncio.Future[Reply], reply: Reply) -> None:
-    """Set an answer from another thread."""
-    answer.get_loop().call_soon_threadsafe(answer.set_result, reply)
 
 
 def _in(place: ThreadPoolExecutor, work: Callable[[], T]) -> asyncio.Future[T]:
