@@ -20,6 +20,7 @@ FIXED = 16
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp, 48 and 24 units": (lambda: bocl.mlp(64, [48, 24]), (64,)),
     "mlp, 300 and 100 units": (lambda: bocl.mlp(784, [300, 100]), (784,)),
+    "mlp, 2000 and 2000 units": (lambda: bocl.mlp(784, [2000, 2000]), (784,)),
     "convnet": (lambda: bocl.convnet(3), (3, 32, 32)),
     "resnet": (lambda: bocl.resnet(3), (3, 32, 32)),
 }

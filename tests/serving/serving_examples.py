@@ -28,10 +28,10 @@ def write_task(folder: Path, name: str, seed: int) -> Path:
     return place
 
 
-def make_run(folder: Path, **settings) -> bocl.OpenRun:
+def make_run(folder: Path, hidden=8, **settings) -> bocl.OpenRun:
     """Begin a run of two tasks."""
     recipe = bocl.Recipe(epochs=2, batch_size=16)
-    run = bocl.open(folder / "run", bocl.mlp(16, [8]), method="fixed", recipe=recipe, **settings)
+    run = bocl.open(folder / "run", bocl.mlp(16, [hidden]), method="fixed", recipe=recipe, **settings)
     for seed, name in enumerate(NAMES):
         run.learn_file(write_task(folder, name, seed), name)
     return run

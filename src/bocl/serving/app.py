@@ -2,7 +2,7 @@
 
 A prediction has the bits that ``predict`` gives for the samples of its request, because each is computed by itself: a
 product over the rows of two requests has other last bits than one over the rows of each. Whoever gives that up for
-speed (``Limits.batch``) has requests computed together that come while others are.
+speed (``Limits.batch``) has requests computed together that wait for the same task.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from bocl.version import __version__
 T = TypeVar("T")
 
 LOOK = 1.0  # seconds between two looks at the run
-AT_ONCE = 0.002  # seconds; what takes no longer is answered without a thread, which would take longer to wake
+AT_ONCE = 0.002  # seconds; what takes no longer is answered where it is read, without a thread
+AT_ONCE_IN_BATCHES = 0.0002  # seconds; with batches too, because handing over to a thread takes as long
 SHORT = 64 * 1024  # bytes of such a request
 BEGIN, END = "/tasks/", "/predict"
 PLACES = {"/": ("GET",), "/tasks": ("GET",), "/health": ("GET",), "/audit": ("GET", "POST"), END: ("POST",)}
@@ -52,6 +53,7 @@ class App:
         self._worker = ThreadPoolExecutor(1, "predictions")  # one device, one prediction after the other
         self._beside = ThreadPoolExecutor(2, "beside")  # loads what is new, and audits
         self._line = Line(limits.batch)  # which the worker answers
+        self._at_once = AT_ONCE if limits.batch == 1 else AT_ONCE_IN_BATCHES
         self._waiting = 0
         self._looking: asyncio.Future[None] | None = None
         self._auditing: asyncio.Future[Reply] | None = None
@@ -156,9 +158,8 @@ class App:
         body = await self._bodies.read(scope, receive)
         try:
             question = Question(served.learner, number, body, self._limits.samples, to_reply)
-            if self._limits.batch == 1 and len(body) <= SHORT:
-                if served.costs[number].seconds(len(question.samples)) <= AT_ONCE:
-                    return question.reply()
+            if len(body) <= SHORT and served.costs[number].seconds(len(question.samples)) <= self._at_once:
+                return question.reply()
             with self._place():
                 self._line.join(question)
                 self._worker.submit(self._line.answer_next)
