@@ -23,7 +23,7 @@ def serve_command(
         float, typer.Option(min=0.1, max=3600, help="Seconds a client has to send a request or to take its answer.")
     ] = 20.0,
     batch: Annotated[
-        int, typer.Option(min=1, help="Most samples of waiting requests computed together, which may change last bits.")
+        int, typer.Option(min=1, help="Most samples of several requests in one pass; over 1, last bits may change.")
     ] = 1,
     access_log: Annotated[bool, typer.Option("--access-log", help="Print a line for every request.")] = False,
     device: Device = "auto",
