@@ -1,10 +1,10 @@
 """Write the studies of the evaluation, one step after the other; `bocl study` makes their runs.
 
-python -m replication.evaluation tries                what every system tries
-python -m replication.evaluation own --tried RECORDS  the best try of each, by these records, at its own size
-python -m replication.evaluation equal                the same at the size of bocl's runs in results
+python -m replication.evaluation tries    what every system tries
+python -m replication.evaluation own      the best try of each, by the records in tried, at its own size
+python -m replication.evaluation equal    the same at the size of bocl's runs in results
 
-    studies/STEP-STREAM.toml, of the second part STEP-STREAM-2.toml; README.md has the whole sequence
+    studies/STEP-STREAM.toml; README.md has the whole sequence
 """
 
 from __future__ import annotations
@@ -12,35 +12,24 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from bocl.experiment.study import Job
 from bocl.records.files import write_whole
 from bocl.records.summary import find_runs, summarise
-from replication.evaluation.choice import chosen, recorded, scored, try_name
+from replication.evaluation.choice import Tried, chosen, results_of_tries, scored, tries_of
 from replication.evaluation.sizes import BUDGETS, Overrides, sized, stored
-from replication.evaluation.tries import HERE, PAPERS, System, numbers, preset, systems, tries, tuning_seed
+from replication.evaluation.tries import HERE, PAPERS, System, first_seeds, numbers, preset, systems, tuning_seed
 from replication.records import name_of, preset_of
 
 ALL_SAMPLES = "recipe.use_validation=true"
 REFERENCE = "bocl"  # whose size the others are brought to
-FIRST_SEEDS = 4  # which are run before the others
 ONLY_EQUAL = "fixed"  # it has no size of its own
 
 
-@dataclass(frozen=True)
-class Run:
-    """One entry of a study."""
-
-    name: str
-    method: str
-    settings: Overrides
-    headline: bool = False
-
-
-def study(about: str, stream: str, seeds: Sequence[int], runs: Iterable[Run]) -> str:
-    """Return the text of a study."""
+def study(about: str, stream: str, seeds: Sequence[int], runs: Iterable[Job]) -> str:
+    """Return the text of a study; the seeds of its runs are left out."""
     lines = [f"# {about}", f'on = ["{preset(stream)}"]', f"seeds = {list(seeds)}"]
     for run in runs:
         lines += [
@@ -48,7 +37,7 @@ def study(about: str, stream: str, seeds: Sequence[int], runs: Iterable[Run]) ->
             "[[run]]",
             f'name = "{run.name}"',
             f'method = "{run.method}"',
-            f"set = {json.dumps(run.settings)}",
+            f"set = {json.dumps(run.overrides)}",
         ]
         lines += ["headline = true"] if run.headline else []
     return "\n".join(lines) + "\n"
@@ -56,25 +45,26 @@ def study(about: str, stream: str, seeds: Sequence[int], runs: Iterable[Run]) ->
 
 def tries_study(of: Sequence[System], count: int | None = None) -> str:
     """Return the study of all tries on a stream."""
-    runs = (
-        Run(try_name(system.name, number), system.tried_as, (*system.always, *settings, *system.shorter))
-        for system in of
-        for number, settings in enumerate(tries(system, count))
-    )
+    runs = (job for system in of for _, job in tries_of(system, count))
     stream = of[0].stream
     return study(f"What every system tries on {stream}, drawn from spaces.toml.", stream, [tuning_seed()], runs)
 
 
 def own_study(of: Sequence[System], place: Path) -> str:
     """Return the study of the best tries on a stream, on seeds that chose nothing."""
+    stream = of[0].stream
     runs = (
-        Run(
-            system.name, system.method, (*system.always, *chosen(system, place)["settings"], ALL_SAMPLES), headline=True
+        Job(
+            preset(stream),
+            system.name,
+            system.method,
+            0,
+            (*system.always, *best["settings"], ALL_SAMPLES),
+            headline=True,
         )
         for system in of
-        if system.name != ONLY_EQUAL
+        if system.name != ONLY_EQUAL and (best := chosen(system, place))
     )
-    stream = of[0].stream
     return study(f"The best try of every system on {stream}, at its own size.", stream, numbers(stream)["seeds"], runs)
 
 
@@ -83,9 +73,15 @@ def equal_study(of: Sequence[System], place: Path) -> str:
     stream = of[0].stream
     parameters = reference_size(stream, place)
     runs = (
-        Run(f"{system.name}-equal", system.method, (*at_size(system, place, parameters), ALL_SAMPLES))
+        Job(
+            preset(stream),
+            f"{system.name}-equal",
+            system.method,
+            0,
+            (*at_size(system, best, parameters), ALL_SAMPLES),
+        )
         for system in of
-        if system.size
+        if system.size and (best := chosen(system, place))
     )
     about = f"The best try of every system on {stream}, at the {parameters:,.0f} parameters that bocl stores."
     return study(about, stream, numbers(stream)["seeds"], runs)
@@ -93,14 +89,16 @@ def equal_study(of: Sequence[System], place: Path) -> str:
 
 def reference_size(stream: str, place: Path) -> float:
     """Return how many parameters bocl stores on average of the first seeds."""
-    runs = [run for run in map(summarise, find_runs(place / "results")) if preset_of(run) == stream]
+    results = place / "results"
+    runs = [run for run in map(summarise, find_runs(results) if results.is_dir() else []) if preset_of(run) == stream]
     own = {run.seed: run.tasks[-1].stored for run in runs if name_of(run) == REFERENCE and run.finished}
-    return fmean(own[seed] for seed in numbers(stream)["seeds"][:FIRST_SEEDS])
+    if lacking := [str(seed) for seed in first_seeds(stream) if seed not in own]:
+        raise SystemExit(f"{stream}: {REFERENCE} has no finished run of seed {', '.join(lacking)} in {results}")
+    return fmean(own[seed] for seed in first_seeds(stream))
 
 
-def at_size(system: System, place: Path, parameters: float) -> Overrides:
+def at_size(system: System, best: Tried, parameters: float) -> Overrides:
     """Return the settings of a system's best try, with those that bring it to a number of parameters."""
-    best = chosen(system, place)
     config, seen = system.config(best["settings"]), 1.0
     if system.size not in BUDGETS:
         seen = best["parameters"] / stored(system.config([*best["settings"], *system.shorter]))
@@ -113,26 +111,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("tries", "own", "equal"))
     parser.add_argument("streams", nargs="*", default=PAPERS)
-    parser.add_argument("--part", type=int, default=1, help="of the evaluation")
-    parser.add_argument("--tried", type=Path, help="records of the runs of the tries; left out, what was read before")
-    parser.add_argument("--failed", default="", help="tries that broke down, separated by commas")
-    parser.add_argument("--place", type=Path, default=HERE, help="folder of studies, tries and results")
+    parser.add_argument("--place", type=Path, default=HERE, help="folder of studies, tried, tries and results")
     parser.add_argument("--count", type=int, help="tries of every system, for a rehearsal")
     asked = parser.parse_args()
     for stream in asked.streams:
-        of = systems(stream, asked.part)
+        of = systems(stream)
         if asked.step == "tries":
             text = tries_study(of, asked.count)
         elif asked.step == "own":
-            if asked.tried is not None:
-                new = scored(of, asked.tried, failed=asked.failed.split(","), count=asked.count)
-                found = json.dumps(recorded(asked.place, stream) | new, indent=1)
-                write(asked.place / "tries" / f"{stream}.json", found + "\n")
+            found = results_of_tries(asked.place, stream) | scored(of, asked.place / "tried", asked.count)
+            write(asked.place / "tries" / f"{stream}.json", json.dumps(found, indent=1) + "\n")
             text = own_study(of, asked.place)
         else:
             text = equal_study(of, asked.place)
-        which = "" if asked.part == 1 else f"-{asked.part}"
-        write(asked.place / "studies" / f"{asked.step}-{stream}{which}.toml", text)
+        write(asked.place / "studies" / f"{asked.step}-{stream}.toml", text)
 
 
 def write(file: Path, text: str) -> None:

@@ -24,7 +24,7 @@ SHAPES = {"permuted-digits": (1, 8, 8), "split-cifar100": (3, 32, 32)}
 MNIST = (1, 28, 28)
 CLASSES, EACH = 10, 4  # of a task of noise, and samples of each
 WIDTHS = {"mlp": "hidden", "lenet": "widths"}  # the argument that says the widths of a network
-CLOSE, MOST_STEPS = 0.01, 12
+CLOSE, CLOSE_ENOUGH, MOST_STEPS = 0.01, 0.05, 12
 BUDGETS = ("den.budget", "fixed.budget", "goal.total_budget")
 
 
@@ -42,7 +42,7 @@ def stored(config: Config) -> int:
 
 
 def sized(config: Config, setting: str, parameters: float, *, seen: float = 1.0) -> Overrides:
-    """Return the overrides that let a system store so many parameters, as nearly as its widths allow.
+    """Return the overrides that let a system store so many parameters, within 5 %; () where no widths do.
 
     setting  `network`, for the widths of its base network in their proportions; the name of a factor of widths; or that
              of a budget
@@ -64,7 +64,8 @@ def sized(config: Config, setting: str, parameters: float, *, seen: float = 1.0)
         between = low and high < inf
         # Sizes grow faster than widths and slower than their squares, in steps of a unit.
         factor = sqrt(low * high) if between else factor / share ** (2 / 3)
-    return min(found)[1]
+    off, words = min(found)
+    return words if off <= CLOSE_ENOUGH else ()
 
 
 def _network(config: Config) -> Callable[[float], Overrides]:

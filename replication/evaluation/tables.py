@@ -10,9 +10,10 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from math import sqrt
+from itertools import pairwise
+from math import isnan, nan, sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from scipy.stats import t as student
 
@@ -20,8 +21,8 @@ from bocl.records.summary import RunSummary, find_runs, summarise
 from bocl.report.figures import percent_with_sd, short_count
 from bocl.report.systems import Spread
 from bocl.wording import duration, percent, points
-from replication.evaluation.choice import best, mean, recorded
-from replication.evaluation.tries import HERE, PAPERS, systems
+from replication.evaluation.choice import best, mean, results_of_tries
+from replication.evaluation.tries import HERE, PAPERS, first_seeds, numbers, systems
 from replication.records import name_of, preset_of
 from replication.tables import filled
 
@@ -29,10 +30,10 @@ PAGE = HERE / "README.md"
 GROWING = ("bocl", "rcl", "den", "pgn")
 FIXED_SIZE = ("packnet", "supsup", "wsn", "hat", "imm", "pc", "cab", "fearnet", "ewc", "gem", "sn")
 REFERENCE, EQUAL = "bocl", "-equal"
-PARTS = (1, 2)
 SURE = 0.95  # of all intervals of a table together
 LEVEL = {"split-cifar100": 0.01}  # differences of accuracy that do not matter
 MNIST_LEVEL = 0.002
+AHEAD = "**ahead**"
 NOTHING = "- **open**: there is no run yet"
 
 BySeed = Mapping[int, RunSummary]
@@ -48,9 +49,10 @@ class Difference:
 
     @staticmethod
     def of(one: BySeed, other: BySeed, comparisons: int, level: float) -> Difference | None:
-        """Compare runs; None with fewer than two pairs.
+        """Compare runs on the seeds that both have; None with fewer than two.
 
         comparisons  made together: each interval is so wide that all hold at once (Bonferroni)
+        level        a difference that does not matter
         """
         gains = [accuracy(one[seed]) - accuracy(other[seed]) for seed in sorted(one.keys() & other.keys())]
         if len(gains) < 2:
@@ -62,10 +64,10 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """`ahead` or `behind` if 0 is outside the interval, `level` if it holds no difference that matters."""
+        """`ahead` or `behind` if 0 is outside the interval, else `level` if it holds no difference that matters."""
         low, high = self.mean - self.half, self.mean + self.half
         if low > 0 or high < 0:
-            return "**ahead**" if low > 0 else "**behind**"
+            return AHEAD if low > 0 else "**behind**"
         return "level" if -self.level < low and high < self.level else "open"
 
     def __str__(self) -> str:
@@ -82,7 +84,7 @@ def runs(place: Path) -> Mapping[tuple[str, str], dict[int, RunSummary]]:
     """Return the finished runs on record: (stream, name) → by seed."""
     found: dict[tuple[str, str], dict[int, RunSummary]] = {}
     results = place / "results"
-    for run in map(summarise, find_runs(results) if results.is_dir() else []):
+    for run in map(summarise, find_runs(results) if results.is_dir() and any(results.iterdir()) else []):
         if run.finished:
             found.setdefault((preset_of(run), name_of(run)), {})[run.seed] = run
     return found
@@ -90,18 +92,22 @@ def runs(place: Path) -> Mapping[tuple[str, str], dict[int, RunSummary]]:
 
 def tried_table(stream: str, place: Path = HERE) -> str:
     """Return what every system chose, and whether that lies at the end of a list."""
-    found = recorded(place, stream)
+    found = results_of_tries(place, stream)
     if not found:
         return NOTHING
     lines = [
         "| system | tries | best | median | worst | chosen | at the end of a list |",
         "|---|---|---|---|---|---|---|",
     ]
-    for system in (one for part in PARTS for one in systems(stream, part) if one.name in found):
+    for system in (one for one in systems(stream) if one.name in found):
         one = found[system.name]["tries"]
-        scores = sorted(mean(each) for each in one if each["validation"] is not None)
-        settings = one[best(one)]["settings"]
-        told = [percent(score) for score in (scores[-1], scores[len(scores) // 2], scores[0])]
+        number = best(one)
+        if number is None:
+            lines.append(f"| `{system.name}` | 0 of {len(one)} | | | | | |")
+            continue
+        scores = [mean(each) for each in one if each["validation"] is not None]
+        settings = one[number]["settings"]
+        told = [percent(score) for score in (max(scores), median(scores), min(scores))]
         ends = ", ".join(name for name, values in system.lists.items() if at_an_end(values, settings))
         shown = " ".join(override.removeprefix("recipe.") for override in settings)
         lines.append(f"| `{system.name}` | {len(scores)} of {len(one)} | {' | '.join(told)} | `{shown}` | {ends} |")
@@ -109,15 +115,29 @@ def tried_table(stream: str, place: Path = HERE) -> str:
 
 
 def at_an_end(values: Sequence[str], settings: Sequence[str]) -> bool:
-    """Whether what was chosen of a list of numbers is the least or the largest of three or more."""
-    options = [tuple(value.split()) for value in values]
-    chosen = next(option for option in options if set(option) <= set(settings))
-    alike = [option for option in options if option[:-1] == chosen[:-1]]  # of an optimiser, its rates
+    """Whether a number chosen of a list is the least or the largest of those that it could be.
+
+    Those are the values that differ from the chosen one in this number alone: of an optimiser, its rates. A list counts
+    as one of numbers if it has three of them or more.
+    """
+    options = [dict(word.partition("=")[::2] for word in value.split()) for value in values]
+    chosen = next(option for option in options if all(f"{name}={option[name]}" in settings for name in option))
+    for name, value in chosen.items():
+        others = [option for option in options if name in option and not isnan(_number(option[name]))]
+        if isnan(_number(value)) or len({option[name] for option in others}) < 3:
+            continue
+        reached = [_number(option[name]) for option in others if {**option, name: value} == chosen]
+        if _number(value) in (min(reached), max(reached)):
+            return True
+    return False
+
+
+def _number(word: str) -> float:
+    """Return a number; NaN for a word that is none."""
     try:
-        sizes = sorted(float(option[-1].partition("=")[2]) for option in alike)
+        return float(word)
     except ValueError:
-        return False
-    return len(sizes) > 2 and float(chosen[-1].partition("=")[2]) in (sizes[0], sizes[-1])
+        return nan
 
 
 def results_table(stream: str, place: Path = HERE, *, equal: bool = False) -> str:
@@ -126,63 +146,84 @@ def results_table(stream: str, place: Path = HERE, *, equal: bool = False) -> st
     wanted = {name: by_seed for name, by_seed in found.items() if name.endswith(EQUAL) == equal or name == REFERENCE}
     if not wanted:
         return NOTHING
+    comparisons = len(systems(stream)) - 1
     ranked = sorted(wanted, key=lambda name: -fmean(map(accuracy, wanted[name].values())))
     lines = [
-        "| system | seeds | accuracy | less `bocl` | | parameters | of these masks | extra numbers | BWT "
+        "| system | seeds | accuracy | less `bocl` | verdict | parameters | of these masks | extra numbers | BWT "
         "| forgot of task 1 | time | samples |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
-        *(_row(name, wanted, LEVEL.get(stream, MNIST_LEVEL)) for name in ranked),
+        *(_row(name, wanted, stream, comparisons) for name in ranked),
         "",
-        *_plainly(wanted, equal=equal),
+        *_plainly(wanted, stream, equal=equal),
     ]
     return "\n".join(lines)
 
 
-def _row(name: str, wanted: Mapping[str, BySeed], level: float) -> str:
+def _row(name: str, wanted: Mapping[str, BySeed], stream: str, comparisons: int) -> str:
     by_seed = wanted[name]
     made = list(by_seed.values())
     figures = [run.figures() for run in made]
     average = {key: fmean(one[key] for one in figures) for key in ("parameters", "extra_numbers", "seconds", "samples")}
     masks = fmean(sum(task.parameters.get("masks", 0) for task in run.tasks) for run in made)
     against = None
-    if name != REFERENCE and REFERENCE in wanted:
-        against = Difference.of(by_seed, wanted[REFERENCE], len(wanted) - 1, level)
+    if name != REFERENCE and all(complete(wanted.get(one, {}), stream) for one in (name, REFERENCE)):
+        against = Difference.of(by_seed, wanted[REFERENCE], comparisons, level_of(stream))
     parameters = short_count(average["parameters"])
     if REFERENCE in wanted and name != REFERENCE:
         own = fmean(run.tasks[-1].stored for run in wanted[REFERENCE].values())
         parameters += f" ({average['parameters'] / own:.0%})"
+    seeds = numbers(stream)["seeds"]
     cells = [
         f"`{name.removesuffix(EQUAL)}`",
-        str(len(made)),
+        str(len(made)) if len(made) == len(seeds) else f"{len(made)} of {len(seeds)}",
         percent_with_sd(Spread.of([accuracy(run) for run in made])),
         str(against or ""),
         against.verdict if against else "",
         parameters,
         short_count(masks) if masks else "",
         short_count(average["extra_numbers"]) if average["extra_numbers"] else "",
-        _mean_points(figures, "backward_transfer"),
-        _mean_points(figures, "first_task_forgetting"),
+        "0" if all(map(keeps_all, made)) else points(fmean(one["backward_transfer"] for one in figures)),
+        "0" if all(map(keeps_all, made)) else points(fmean(one["first_task_forgetting"] for one in figures)),
         duration(average["seconds"]),
         short_count(average["samples"]),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _mean_points(figures: Sequence[Mapping[str, float]], figure: str) -> str:
-    value = fmean(one[figure] for one in figures)
-    return points(value) if value else "0"
+def complete(by_seed: BySeed, stream: str) -> bool:
+    """Whether all seeds of a stream, or all of those that are run first, have finished."""
+    return set(by_seed) in (set(numbers(stream)["seeds"]), set(first_seeds(stream)))
 
 
-def _plainly(wanted: Mapping[str, BySeed], *, equal: bool) -> Iterator[str]:
-    """Say whether a system of fixed size is more accurate than all that grow, and how many runs shared the device."""
-    means = {name.removesuffix(EQUAL): fmean(map(accuracy, by_seed.values())) for name, by_seed in wanted.items()}
-    growing = [name for name in GROWING if name in means]
+def level_of(stream: str) -> float:
+    """Return the difference of accuracy that does not matter on a stream."""
+    return LEVEL.get(stream, MNIST_LEVEL)
+
+
+def keeps_all(run: RunSummary) -> bool:
+    """Whether every test accuracy of every task stayed what it was when the task was learnt."""
+    rows = [task.row for task in run.tasks]
+    return all(later[: len(earlier)] == earlier for earlier, later in pairwise(rows))
+
+
+def _plainly(wanted: Mapping[str, BySeed], stream: str, *, equal: bool) -> Iterator[str]:
+    """Say which systems of fixed size are ahead of all that grow, and how many runs shared the device."""
+    suffix = EQUAL if equal else ""
+    names = {name: name if name == REFERENCE else name + suffix for name in (*GROWING, *FIXED_SIZE)}
+    made = {name: wanted[full] for name, full in names.items() if complete(wanted.get(full, {}), stream)}
+    growing = [name for name in GROWING if name in made]
     if growing:
-        top = max(growing, key=means.__getitem__)
-        beyond = [f"`{name}`" for name in FIXED_SIZE if means.get(name, 0.0) > means[top]]
+        top = max(growing, key=lambda name: fmean(map(accuracy, made[name].values())))
+        compared = {
+            name: Difference.of(made[name], made[top], len(FIXED_SIZE), level_of(stream))
+            for name in FIXED_SIZE
+            if name in made
+        }
+        beyond = [f"`{name} ({one})`" for name, one in compared.items() if one and one.verdict == AHEAD]
         where = "at `bocl`'s size" if equal else "at their own sizes"
-        yield f"- Of fixed size, more accurate on average than every system that grows, {where}: " + (
-            f"{', '.join(beyond)}; of those that grow, `{top}` is the most accurate." if beyond else "none."
+        yield (
+            f"- Of those that grow, `{top}` is the most accurate {where}. Of fixed size, ahead of it: "
+            f"{', '.join(beyond) or 'none'}."
         )
     shared = {
         session.shares_device for by_seed in wanted.values() for run in by_seed.values() for session in run.sessions

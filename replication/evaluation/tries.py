@@ -22,7 +22,7 @@ from replication.evaluation.sizes import Overrides, sized
 HERE = Path(__file__).parent
 PRESETS = "replication/evaluation/presets"
 PAPERS = ("permuted-mnist", "mixed-mnist", "split-cifar100")
-_NO_LISTS = ("part", "like", "method", "tried_as", "streams", "always", "shorter", "size", "own")
+_NO_LISTS = ("like", "method", "tried_as", "streams", "always", "shorter", "size", "own")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,20 +67,25 @@ def numbers(stream: str) -> Mapping[str, Any]:
     return found
 
 
+def first_seeds(stream: str) -> Sequence[int]:
+    """Return the seeds that are run before the others; the size of bocl is that of these runs."""
+    return tuple(numbers(stream)["seeds"][:4])
+
+
 def tuning_seed() -> int:
     """Return the seed of the tries, which no published run has."""
     return int(_spaces()["seed"])
 
 
 @cache
-def systems(stream: str, part: int = 1) -> tuple[System, ...]:
-    """Return the systems of a part of the evaluation on a stream, those with the longest runs first."""
+def systems(stream: str) -> tuple[System, ...]:
+    """Return the systems that are compared on a stream, those with the longest runs first."""
     common, entries = _of_stream(_spaces()["recipe"], stream), _spaces()["systems"]
     found = []
     for name, entry in entries.items():
         like = entry.get("like", name)
         said = {**common, **_of_stream(entries[like], stream), **_of_stream(entry, stream)}
-        if said.get("part", 1) != part or stream not in said.get("streams", [stream]):
+        if stream not in said.get("streams", [stream]):
             continue
         filled = {key: _filled(value, numbers(stream)) for key, value in said.items()}
         method = filled.get("method", like)

@@ -2,7 +2,7 @@
 
 RECORDS/PRESET/NAME-seed-N.jsonl    the journal of every finished run, which is then not made again
 RECORDS/PRESET.tar.xz               or an archive of them, which is read, not written
-RECORDS/parts.ndjson                a line for every time it was worked on: command, date, machine, seconds, runs
+RECORDS/parts.ndjson                a line for every time it was worked on: command, date, machine, seconds, runs, failures
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bocl.records.archives import SUFFIX
 from bocl.records.files import cannot_write
 from bocl.records.identity import relevant_settings
 from bocl.records.run_log import JOURNAL
-from bocl.records.summary import journal_of, summarise
+from bocl.records.summary import RunSummary, journal_of, summarise
 from bocl.settings import parse_value, to_plain
 from bocl.wording import counted
 
@@ -44,8 +44,9 @@ def run_jobs(
     records  folder of the journals and parts described at the head of this file
     command  that the user gave, for the record
     """
-    began, finished, failed = time.perf_counter(), 0, 0
-    wanted = [job for job in jobs if records is None or not _recorded(job, records)]
+    began, finished = time.perf_counter(), 0
+    failed: dict[str, str] = {}
+    wanted = [job for job in jobs if records is None or recorded(job, records) is None]
     if len(wanted) < len(jobs):
         tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
     if records is not None and wanted:
@@ -53,11 +54,14 @@ def run_jobs(
     by_folder = {str(out / job.run_place): job for job in wanted}
 
     def ended(order: RunOrder, error: str) -> None:
-        nonlocal finished, failed
+        nonlocal finished
         job = by_folder[order.folder]
         said = error or _keep(job, out, records)
-        failed, finished = failed + bool(error), finished + (not error)
-        tell(f"{finished + failed}/{len(wanted)}  {order.title}  {said}")
+        if error:
+            failed[record_name(job)] = error
+        else:
+            finished += 1
+        tell(f"{finished + len(failed)}/{len(wanted)}  {order.title}  {said}")
 
     try:
         engine([_order(job, out, data) for job in wanted], ended)
@@ -71,9 +75,10 @@ def run_jobs(
                 "workers": engine.workers,
                 "seconds": round(time.perf_counter() - began, 1),
                 "finished": finished,
+                "failed": failed,
             }
             _note(records, json.dumps(part) + "\n")
-    return failed
+    return len(failed)
 
 
 def _order(job: Job, out: Path, data: str | None) -> RunOrder:
@@ -81,27 +86,28 @@ def _order(job: Job, out: Path, data: str | None) -> RunOrder:
     return RunOrder.of(title, job.config(), out / job.run_place, data=data, headline=job.headline)
 
 
-def _record(job: Job, records: Path) -> Path:
-    return records / job.preset_name / f"{job.name}-seed-{job.seed}.jsonl"
+def record_name(job: Job) -> str:
+    """Return the place of a job's journal in a folder of records."""
+    return f"{job.preset_name}/{job.name}-seed-{job.seed}.jsonl"
 
 
-def _recorded(job: Job, records: Path) -> bool:
-    """Whether the records hold this run, finished, with the same settings as far as its results depend on them."""
-    loose = _record(job, records)
+def recorded(job: Job, records: Path) -> RunSummary | None:
+    """Return what the records hold of this run, if it is finished and has the settings that its results depend on."""
+    loose = records / record_name(job)
     archived = records / f"{job.preset_name}{SUFFIX}" / loose.name
     place = next((place for place in (loose, archived) if journal_of(place) == place), None)
     if place is None:
-        return False
+        return None
     kept = summarise(place)
     then, now = parse_value(Config, kept.config, str(place)), job.config()
     same = relevant_settings(to_plain(then)) == relevant_settings(to_plain(now))
-    return kept.finished and kept.seed == job.seed and same and then.test_curve >= now.test_curve
+    return kept if kept.finished and kept.seed == job.seed and same and then.test_curve >= now.test_curve else None
 
 
 def _keep(job: Job, out: Path, records: Path | None) -> str:
     folder = out / job.run_place
     if records is not None:
-        place = _record(job, records)
+        place = records / record_name(job)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / JOURNAL, place)
     figures = summarise(folder).figures()
