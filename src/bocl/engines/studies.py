@@ -2,7 +2,7 @@
 
 RECORDS/PRESET/NAME-seed-N.jsonl    the journal of every finished run, which is then not made again
 RECORDS/PRESET.tar.xz               or an archive of them, which is read, not written
-RECORDS/parts.ndjson                a line for every time it was worked on: command, date, machine, seconds, runs, failures
+RECORDS/parts.ndjson                a line for every time it was worked on: command, date, machine, runs made and failed
 """
 
 from __future__ import annotations
