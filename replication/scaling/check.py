@@ -2,9 +2,10 @@
 
 python -m replication.scaling.check [--out replication/measurements/scaling/check.json]
 
-Runs of `digits` are made on a Ray cluster by 1, 2 and 4 workers, and replayed (``replay.py``) by 1, 2, 4 and 16 that
-wait where others train. What the simulator is told of a run was recorded in this process, without Ray, before and
-after. On this machine workers that train share its cores; those that wait do not need any.
+Runs of `digits` are made on a Ray cluster by 1, 2 and 4 workers, and replayed (``replay.py``) by up to 16 that wait
+where others train, in the end so shortly that the driver cannot follow. The clock starts when all workers are there.
+What the simulator is told of a run was recorded in this process, without Ray, before and after. On this machine workers
+that train share its cores; those that wait need none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,30 +26,31 @@ from replication.scaling.replay import Recorded, ReplayingCluster, TimedCluster,
 from replication.scaling.simulate import Costs, simulate
 
 TRAINING = (1, 2, 4)  # workers
-WAITING = (1, 2, 4, 16)
-PACE = 2.0  # of waiting
+WAITING = ((1, 2.0), (2, 2.0), (4, 2.0), (16, 2.0), (16, 0.05))  # workers, and how long they wait for what took 1.0
 
 
 def took(kind: type[TimedCluster], workers: int, runs: int, place: Path, data: str | None) -> float:
-    """Return the seconds from when runs are asked for until the last is known to have ended."""
+    """Return the seconds from when all workers are there until the last run is known to have ended."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": workers, "include_dashboard": False})
     try:
         engine = kind(cluster.address, workers)
         make_all(engine, SMALL, runs, place, data)
-        return max(end for _, end in engine.spans) - engine.asked
+        return max(end for _, end in engine.spans) - engine.began
     finally:
         cluster.shutdown()
 
 
-def compare(workers: int, runs: int, recorded: Sequence[Recorded] | None, costs: Costs) -> dict[str, Any]:
-    """Make a study and simulate it; replayed if there is a recorded run, otherwise for real."""
+def compare(
+    workers: int, runs: int, costs: Costs, recorded: Sequence[Recorded] = (), pace: float | None = None
+) -> dict[str, Any]:
+    """Make a study and simulate it: at a pace, a recorded run is replayed; otherwise runs are made."""
     with tempfile.TemporaryDirectory() as place:
-        if recorded is not None:
-            data = write_replay(recorded, Path(place), PACE)
+        if pace is not None:
+            data = write_replay(recorded, Path(place), pace)
             measured = took(ReplayingCluster, workers, runs, Path(place), data)
-            known = tuple((PACE * seconds, size) for seconds, size in steps(recorded))
+            known = tuple((pace * seconds, size) for seconds, size in steps(recorded))
             predicted = simulate([known] * runs, workers, costs)
         else:
             before = record(SMALL)
@@ -60,7 +61,7 @@ def compare(workers: int, runs: int, recorded: Sequence[Recorded] | None, costs:
             )
             predicted = simulate([known] * runs, workers, costs, cores=os.cpu_count())
     return {
-        "training": recorded is None,
+        "pace": pace,
         "workers": workers,
         "runs": runs,
         "seconds_of_a_run": sum(seconds for seconds, _ in known),
@@ -81,14 +82,16 @@ def check_command(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     before = os.getloadavg()[0]
     measured = json.loads((MEASUREMENTS / "costs.json").read_text(encoding="utf-8"))["costs"]
-    costs = Costs(**{**measured, "engine": 0.0})  # the cluster is there already
+    costs = Costs(**{**measured, "engine": 0.0, "worker": 0.0})
     recorded = record(SMALL)
     found = []
-    for turn in range(turns):
-        for workers, run in [*((one, None) for one in TRAINING), *((one, recorded) for one in WAITING)]:
-            found.append({"turn": turn, **compare(workers, runs if run is None else 4 * runs, run, costs)})
+    for _ in range(turns):
+        for workers in TRAINING:
+            found.append(compare(workers, runs, costs))
             typer.echo(found[-1], err=True)
-            time.sleep(1)
+        for workers, pace in WAITING:
+            found.append(compare(workers, max(runs, 4 * workers), costs, recorded, pace))
+            typer.echo(found[-1], err=True)
     write_measurement(out, {"studies": found}, before)
 
 

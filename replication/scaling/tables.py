@@ -16,6 +16,7 @@ from typing import Any
 from bocl.records.files import write_whole
 from bocl.wording import duration
 from replication.scaling import MEASUREMENTS
+from replication.scaling.study import GPUS
 from replication.tables import filled
 
 ROOT = Path(__file__).parents[2]
@@ -86,17 +87,37 @@ def study() -> str:
     return "\n".join(lines)
 
 
+def limits() -> str:
+    """Return what a thousand GPUs that are all at work ask of one driver."""
+    found, ray = _read(MEASUREMENTS / "study.json"), _read(MEASUREMENTS / "costs.json")["costs"]
+    whole = next(one for one in found["outcomes"] if one["gpus"] == GPUS[-1] and one["drivers"] == 1)
+    runs = GPUS[-1] / found["seconds_of_a_run"]
+    records, size = runs * found["records_of_a_run"], runs * found["bytes_of_a_run"]
+    most = 1 / (ray["record"] + ray["byte"] * size / records)
+    rows = {
+        "runs that end": f"{runs:.0f} a second",
+        "records": f"{records:.0f} a second",
+        "bytes of records": f"{size / 1e6:.0f} MB a second, {whole['bytes'] / 1e9:.0f} GB in all",
+        "one driver writes at most": f"{most:.0f} such records a second",
+        "so it keeps up with": f"about {round(GPUS[-1] * most / records, -1):.0f} GPUs",
+        "bytes that wait for it at worst, where they were made": f"{whole['waiting'] / 1e9:.1f} GB in all",
+    }
+    head = [f"| on {GPUS[-1]:,} GPUs that are all at work | |", "|---|---|"]
+    return "\n".join([*head, *(f"| {what} | {many} |" for what, many in rows.items())])
+
+
 def check() -> str:
     """Return how long the simulator said studies would take, and how long they took."""
     lines = ["| workers | runs | predicted | measured | predicted / measured |", "|---|---|---|---|---|"]
-    cases: dict[tuple[bool, int], list[dict[str, Any]]] = {}
+    cases: dict[tuple[int, float | None], list[dict[str, Any]]] = {}
     for one in _read(MEASUREMENTS / "check.json")["studies"]:
-        cases.setdefault((one["training"], one["workers"]), []).append(one)
-    for (training, workers), some in cases.items():
+        cases.setdefault((one["workers"], one["pace"]), []).append(one)
+    for (workers, pace), some in cases.items():
+        kind = "training" if pace is None else f"waiting {pace:g} times as long"
         ratios = [one["ratio"] for one in some]
         predicted, measured = (median(one[name] for one in some) for name in ("predicted", "measured"))
         lines.append(
-            f"| {workers}, {'training' if training else 'waiting'} | {some[0]['runs']} | {predicted:.1f} s "
+            f"| {workers}, {kind} | {some[0]['runs']} | {predicted:.1f} s "
             f"| {measured:.1f} s | {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
         )
     return "\n".join(lines)
@@ -107,6 +128,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "scaling-costs": costs,
     "scaling-study": study,
     "scaling-check": check,
+    "scaling-limits": limits,
 }
 
 

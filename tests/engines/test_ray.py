@@ -212,6 +212,37 @@ def test_a_driver_that_is_killed_and_started_again_goes_on(cluster, tmp_path, wh
     assert_same_run(tmp_path / "seed-0", whole / "seed-0")
 
 
+OWN_CLUSTER = """
+import sys
+from pathlib import Path
+from engine_examples import small
+from bocl.engines.orders import RunOrder
+from bocl.engines.ray_engine import RayCluster
+
+if __name__ == "__main__":
+    engine = RayCluster(None, "cpu", 1)
+    print(engine._ray.get_runtime_context().gcs_address, flush=True)
+    sys.stdin.readline()
+    engine([RunOrder.of("run", small("method=sn", "stream.tasks=1"), Path(sys.argv[1]))], lambda _, error: print(error))
+"""
+INTRUDER = "import sys; from ray._raylet import GcsClient; GcsClient(sys.argv[1]); print('came in')"
+
+
+def test_a_cluster_that_is_started_for_one_command_lets_nobody_else_in(tmp_path):
+    (tmp_path / "own.py").write_text(OWN_CLUSTER)
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, str(tmp_path / "own.py"), str(tmp_path / "run")]
+    options = {"env": {**os.environ, "PYTHONPATH": paths}, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, stderr=subprocess.DEVNULL, **options) as owner:
+        address = owner.stdout.readline().strip()
+        came = subprocess.run([sys.executable, "-c", INTRUDER, address], capture_output=True, text=True, check=False)
+        assert "token is missing or incorrect" in came.stderr
+        assert came.stdout == ""
+        assert owner.communicate("\n")[0] == "\n"
+    assert rounds(tmp_path / "run") == 0
+    assert (tmp_path / "run" / JOURNAL).is_file()
+
+
 def test_what_is_wrong_with_a_run_is_told_once(ray, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "mine.txt").write_text("not a run")

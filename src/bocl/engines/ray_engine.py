@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -55,6 +57,8 @@ class RayCluster:
     def __init__(self, address: str | None, device: str, workers: int | None, *, mixed: bool = False) -> None:
         if device not in ("auto", "cpu", "cuda"):
             raise InputError(f"--device {device}: Ray says which GPU a worker has; give cpu, cuda or auto")
+        if address is None:
+            _close_to_others()
         self._ray = needed("ray", "ray", "--engine ray makes runs on a Ray cluster")
         self._connect(address, workers)
         there = self._ray.cluster_resources()
@@ -241,6 +245,15 @@ class RayCluster:
             if key not in self._streams:
                 self._streams[key] = self._arrays.pack(build_stream(config, order.data))
             return self._streams[key]
+
+
+def _close_to_others() -> None:
+    """Let nobody else use a cluster that this process starts, which listens to the whole network.
+
+    Ray, from 2.52 on, reads this when it is imported; where it was imported before, it stays as the caller wants it.
+    """
+    if "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def _knock(address: str) -> None:
