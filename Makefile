@@ -49,7 +49,35 @@ ifeq ($(KEPT),$(OURS))
 	$(BIN)/python -m replication.untuned.tables --write
 	$(BIN)/python -m replication.guessing.tables --write
 	$(BIN)/python -m replication.pretrained.tables --write
+	$(BIN)/python -m replication.evaluation.tables --write
 endif
+
+STREAMS ?= permuted-mnist mixed-mnist split-cifar100
+EVALUATION ?= runs/evaluation
+ifdef QUICK
+STREAMS := digits
+EVALUATION := runs/evaluation-quick
+FEW := --count 2
+ONE := --seeds 0 --device cpu
+endif
+WRITE = $(BIN)/python -m replication.evaluation
+STUDY = $(BIN)/bocl study $(STREAMS:%=$(EVALUATION)/studies/$@-%.toml) --out $(EVALUATION)/runs --workers $(WORKERS)
+.PHONY: evaluate tries own equal
+
+evaluate: equal  ## every system by docs/protocol.md, into the folder EVALUATION: a GPU, WORKERS=14, an hour; QUICK=1: on digits, minutes
+	$(WRITE).tables $(STREAMS) --place $(EVALUATION)
+
+tries: $(READY)
+	$(WRITE) tries $(STREAMS) --place $(EVALUATION) $(FEW)
+	$(STUDY) --records $(EVALUATION)/tried $(if $(QUICK),--device cpu)
+
+own: tries
+	$(WRITE) own $(STREAMS) --place $(EVALUATION) --tried $(EVALUATION)/tried $(FEW)
+	$(STUDY) --records $(EVALUATION)/results $(ONE)
+
+equal: own
+	$(WRITE) equal $(STREAMS) --place $(EVALUATION)
+	$(STUDY) --records $(EVALUATION)/results $(ONE)
 
 torture: $(READY)  ## kills, damages, full disks, crashes in a row: an hour, and goes on where it stopped; PART=kills: a part; MINUTES=10: so much
 	OMP_NUM_THREADS=1 $(BIN)/python tests/torture $(PART) $(if $(MINUTES),--minutes $(MINUTES))

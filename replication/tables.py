@@ -28,6 +28,7 @@ from bocl.wording import counted, points
 from replication.findings import Finding, findings, reductions
 from replication.paper_figures import main_systems
 from replication.paper_figures import times as of_time
+from replication.print_check import table as print_check
 from replication.records import RESULTS, name_of, preset_of
 from replication.streams import arrange_replication
 
@@ -54,6 +55,15 @@ def small() -> str:
     return "\n".join(lines)
 
 
+_MODES = {
+    "plain": "plain loop",
+    "eager": "eager loop",
+    "compiled": "an ordinary network of a child's size, compiled",
+    "ours": "{}",
+    "bf16": "{} in bf16",
+}
+
+
 def speed() -> str:
     """Children per second on a GPU, against a plain loop and an eager one, measured in one run."""
     record = json.loads((MEASUREMENTS / "speed" / "h200.json").read_text())
@@ -65,16 +75,12 @@ def speed() -> str:
         "| network | children at once | ms per child and epoch | x plain loop | x eager loop on the device |",
         "|---|---|---|---|---|",
     ]
-    for network in ("mlp", "lenet"):
+    for network in dict.fromkeys(row["network"] for row in rows):
         own = [row for row in rows if row["network"] == network]
         eager = next(row for row in own if row["mode"] == "eager")["seconds_per_child_epoch"]
         for row in own:
             each = row["seconds_per_child_epoch"]
-            name = (
-                str(row["children"])
-                if row["mode"] == "ours"
-                else {"plain": "plain loop", "eager": "eager loop"}[row["mode"]]
-            )
+            name = _MODES[row["mode"]].format(row["children"])
             lines.append(
                 f"| {network} | {name} | {1e3 * each:.1f} | {row['speedup_over_plain']:.1f} | {eager / each:.1f} |"
             )
@@ -453,6 +459,7 @@ TABLES = {
     "savings": savings,
     "times": times,
     "parts": parts,
+    "print-check": print_check,
     "search": search,
     "replays": replays,
     "rounds": rounds,

@@ -436,3 +436,18 @@ def test_without_avalanche_it_says_what_to_install(monkeypatch, use):
         InputError, match=r"^bocl\.avalanche works with Avalanche, which needs the extra 'avalanche'; pip"
     ):
         use()
+
+
+def test_an_avalanche_that_fails_is_told_in_one_line(monkeypatch, tmp_path):
+    """PyPI's torchvision beside PyTorch's CPU build does so."""
+    (tmp_path / "avalanche").mkdir()
+    (tmp_path / "avalanche" / "__init__.py").write_text(
+        "raise RuntimeError('operator torchvision::nms\\ndoes not exist')"
+    )
+    for name in [name for name in sys.modules if name.partition(".")[0] == "avalanche"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        InputError, match=r"cannot be imported \(RuntimeError: operator torchvision::nms does not exist\); see"
+    ):
+        from_avalanche(None)

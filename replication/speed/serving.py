@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ from torch import Tensor
 
 import bocl
 from bocl.benchmarks.prediction import CLASSES, HIDDEN, INPUTS
+from bocl.experiment.provenance import versions
 from bocl.extras import needed
 
 CASES = [(form, samples, clients) for form in ("json", "npy") for samples in (1, 64) for clients in (1, 16)]
@@ -202,6 +204,13 @@ def measure_serving(rounds: int, requests: int, *, tell: Callable[[Served], None
     return results
 
 
+def made_with() -> str:
+    """Say what was measured, and how many processes wanted to run beside it."""
+    libraries = ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "uvicorn", "h11"))
+    load = f"{os.getloadavg()[0]:.0f} processes wanted to run on {os.cpu_count()} cores as it began"
+    return f"commit {versions()['commit']}, {libraries}, one thread; {load}"
+
+
 app = typer.Typer(name="python -m replication.speed.serving", add_completion=False, rich_markup_mode=None)
 
 
@@ -216,6 +225,8 @@ def serving_command(
     if bare is not None:
         serve_bare(bare)
         return
+    if not as_json:
+        typer.echo(made_with())
     cases = measure_serving(rounds, requests, tell=lambda case: None if as_json else typer.echo(case.describe()))
     if as_json:
         typer.echo(json.dumps([asdict(case) for case in cases], indent=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,11 @@ def texts(seed, data):
     return TextStream(tasks, TextFormat("{}", 6), seed)
 
 
-def split_small(seed, data):
+def split_small(seed, data, *, drawn=False):
     generator = np.random.default_rng(7)
     train = generator.integers(0, 256, (120, 3, 4, 4)).astype(np.uint8), np.arange(120) % 6
     test = generator.integers(0, 256, (60, 3, 4, 4)).astype(np.uint8), np.arange(60) % 6
-    return SplitStream(labelled_images("small", train, test), tasks=3, seed=seed, classes=2, validation=5)
+    return SplitStream(labelled_images("small", train, test), tasks=3, seed=seed, classes=2, validation=5, drawn=drawn)
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
@@ -61,6 +62,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "permuted digits": lambda seed, _: permuted_digits(3, seed),
     "mixed digits": lambda seed, _: MixedStream(load_digits(seed), 4, seed, validation=144),
     "split": split_small,
+    "split, drawn": partial(split_small, drawn=True),
     "texts": texts,
 }
 REAL_MAKERS: dict[str, Callable[..., Any]] = {

@@ -15,7 +15,7 @@ from bocl.errors import ConfigError, NetworkError
 from bocl.experiment.build import build_method, build_network, build_stream
 from bocl.experiment.config import load_config
 from bocl.methods import den
-from bocl.methods.den import DEN, DENSettings, drifted_units, pruned
+from bocl.methods.den import DEN, DENSettings, drift_of_units, furthest, pruned
 from bocl.methods.saving import load
 from bocl.methods.sparse_training import Penalties, train_part
 from bocl.networks.architectures import resnet
@@ -293,6 +293,10 @@ def drift(tensors: dict[str, torch.Tensor], name: str, unit: int, by: float) -> 
     row += by / row.numel() ** 0.5
 
 
+def drifted_units(graph, tensors, old, most) -> list[torch.Tensor]:
+    return [(moved > most).nonzero().squeeze(1) for moved in drift_of_units(graph, tensors, old)]
+
+
 @pytest.mark.parametrize("network", [small_mlp, small_cnn])
 def test_a_unit_that_drifted_is_copied_and_the_original_restored(network):
     learner, tensors, before = grown(network)
@@ -316,6 +320,39 @@ def test_a_unit_that_drifted_is_copied_and_the_original_restored(network):
     assert torch.equal(reader[:-spread], tensors[f"layer/{names[1]}/rows"][0])
     assert torch.equal(split[f"layer/{names[0]}/rows"][-1], tensors[f"layer/{names[0]}/rows"][2])
     assert torch.equal(split[f"layer/{names[0]}/bias"][-1], tensors[f"layer/{names[0]}/bias"][2])
+
+
+def test_of_the_units_that_drifted_those_that_drifted_furthest_are_copied_as_long_as_they_fit():
+    drift = [torch.tensor([0.3, 0.9, 0.1]), torch.tensor([0.5, 0.7])]
+    among = [torch.tensor([True, True, True]), torch.tensor([True, False])]
+
+    def chosen(most: int) -> list[list[bool]]:
+        return [units.tolist() for units in furthest(drift, among, lambda more: sum(more) <= most)]
+
+    assert chosen(9) == [unit.tolist() for unit in among]
+    assert chosen(3) == [[True, True, False], [True, False]]
+    assert chosen(1) == [[False, True, False], [False, False]]
+    assert chosen(0) == chosen(-1) == [[False] * 3, [False] * 2]
+    assert furthest([torch.zeros(0)], [torch.zeros(0, dtype=torch.bool)], lambda _: True)[0].tolist() == []
+
+
+@pytest.mark.parametrize("network", [small_mlp, small_cnn])
+def test_a_budget_is_kept_and_what_fits_in_it_is_as_without(network):
+    options = {"drift": 0.01, "anchor": 0.0, "loss": 0.0, "expansion": 2, "group_lasso": 0.0, "l1": 0.0}
+    free = make(network, **options)
+    grew, sizes = [], []
+    for index in range(3):
+        grew += learn(free, index + 1, first=index)
+        sizes.append(sum(free.parameters().values()))
+    budget = (sizes[0] + sizes[1]) // 2
+    bound, loose = make(network, **options, budget=budget), make(network, **options, budget=sizes[2])
+    learned = learn(bound, 3)
+    later_heads = sum(tensor.numel() for own in bound.network.own[1:] for tensor in own.values())
+    assert sizes[0] < sum(bound.parameters().values()) <= budget + later_heads
+    assert 0 < sum(learned[1].widths) < sum(grew[1].widths)
+    learn(loose, 3)
+    for name, tensor in free.state().tensors.items():
+        assert torch.equal(loose.state().tensors[name], tensor), name
 
 
 @pytest.mark.parametrize("network", [small_mlp, small_cnn])

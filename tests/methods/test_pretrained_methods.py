@@ -104,10 +104,24 @@ def test_a_loaded_learner_learns_what_the_one_that_was_saved_learns(form, tmp_pa
     assert hashes(one.state().tensors) == hashes(other.state().tensors)
 
 
-@pytest.mark.parametrize("form", [*FORMS, "whole"])
-def test_what_is_learnt_does_not_depend_on_how_the_module_lies_in_memory(form):
+class Placed(Mobile):
+    """It adds a table of places, which is in no file of its tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.rand(1, 2, 8, 8), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (n, 2, 8, 8) to (n, 7)."""
+        return super().forward(self.places.expand(len(x), -1, -1, -1) + x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"), [*((Mobile, form) for form in (*FORMS, "whole")), (Placed, "low-rank"), (Placed, "whole")]
+)
+def test_what_is_learnt_does_not_depend_on_how_the_module_lies_in_memory(kind, form):
     """A file keeps no strides, so a loaded learner would learn something else."""
-    module, task = trained(Mobile()), stream(1)[0]
+    module, task = trained(kind()), stream(1)[0]
     turned = deepcopy(module).to(memory_format=torch.channels_last)
     assert turned.stem.weight.stride() != module.stem.weight.stride()
     learner = partial(bocl.Independent, **WHOLE) if form == "whole" else partial(make, "frozen", form)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import copy
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from exporting_examples import BATCHES, TYPES, adapted, fixed, samples_for, typed_stream
+from exporting_examples import BATCHES, RECIPE, TYPES, adapted, fixed, samples_for, typed_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 import bocl
 from bocl.errors import InputError
+from bocl.networks.task_modules import task_module
 
 sys.path.append(str(Path(__file__).parents[1] / "networks"))
 from low_rank_examples import MODULES
@@ -88,6 +90,26 @@ def test_numbers_of_any_type_are_taken_as_predict_takes_them(kind):
     assert learner.module(0).double()(x.float()).dtype == torch.float64
 
 
+def one_channel() -> bocl.Learner:
+    network = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 1024, 3))
+    learner = bocl.Fixed(network, recipe=RECIPE, device="cpu")
+    x = np.random.default_rng(0).normal(size=(30, 1, 32, 32))
+    learner.learn(bocl.from_arrays([(x.astype(np.float32), np.arange(30) % 3)])[0])
+    return learner
+
+
+@pytest.mark.parametrize("make", [one_channel, lambda: fixed(NETWORKS["cnn, group norm"](), tasks=1)])
+def test_the_bits_do_not_depend_on_how_samples_lie_in_memory(make):
+    learner = make()
+    x = samples_for(learner, 0, 7)
+    wanted = learner.predict(x, 0)
+    for turned in (torch.empty_like(x, memory_format=torch.channels_last).copy_(x), torch.stack([x, -x], 1)[:, 0]):
+        assert turned.stride() != x.stride()
+        assert torch.equal(learner.predict(turned, 0), wanted)
+        with torch.no_grad():
+            assert torch.equal(learner.module(0)(turned), wanted)
+
+
 def test_gradients_with_respect_to_samples_are_those_of_the_function():
     learner = fixed(NETWORKS["cnn"](), "uint8")
     module = learner.module(1).double()
@@ -118,6 +140,20 @@ def test_it_is_an_ordinary_module():
     optimiser.step()
     assert not torch.equal(other(x), learner.predict(x, 2))
     assert torch.equal(learner.module(2)(x), learner.predict(x, 2))
+
+
+def test_parameters_are_in_one_order_wherever_tensors_come_from():
+    """Or an optimiser's state, which knows them by number, would be another parameter's after loading."""
+    learner = fixed(NETWORKS["cnn"]())
+    single = learner.network.single_task(2)
+    turned = replace(single, tensors=dict(reversed(single.tensors.items())))
+    first, other = ([*task_module(learner.network.graph, each).state_dict()] for each in (single, turned))
+    assert first == other
+
+
+def test_it_shows_the_shapes_of_its_tensors():
+    learner = fixed(NETWORKS["mlp"](), tasks=1)
+    assert "(fc1): Tensors(bias=(6,), weight=(6, 72))" in repr(learner.module(0))
 
 
 class Oddly(nn.Module):

@@ -22,8 +22,14 @@ PLAIN = GrowthSettings(wiring="full", attention=False)
 
 @pytest.mark.parametrize(
     ("module", "parameters"),
-    [(lenet(), 62_006), (mlp(784, [312, 128]), 286_274), (resnet(), None), (resnet(1, (4, 8), 2, 5), None)],
-    ids=["lenet", "mlp", "resnet", "small resnet"],
+    [
+        (lenet(), 62_006),
+        (lenet(1, 3, [2, 3, 5, 4]), 624),
+        (mlp(784, [312, 128]), 286_274),
+        (resnet(), None),
+        (resnet(1, (4, 8), 2, 5), None),
+    ],
+    ids=["lenet", "small lenet", "mlp", "resnet", "small resnet"],
 )
 def test_a_first_task_has_the_parameters_of_the_module(module, parameters):
     graph = trace(module)

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bocl.networks import products
+from bocl.networks import own_kernels, products
 from bocl.networks.graph import Layer, Source
 
 CONVOLUTIONS = [
@@ -111,16 +111,14 @@ def test_a_shared_input_is_the_same_input_for_every_child(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("kernel", "stride", "padding", "height", "width"), CONVOLUTIONS)
-@pytest.mark.parametrize("own_kernels", [False, True])
-def test_windows_on_a_gpu_are_a_convolution_in_float64(
-    monkeypatch, kernel, stride, padding, height, width, own_kernels
-):
+@pytest.mark.parametrize("ours", [False, True])
+def test_windows_on_a_gpu_are_a_convolution_in_float64(monkeypatch, kernel, stride, padding, height, width, ours):
     layer = layer_of(kernel, stride, padding)
     x, weight, bias = random(3, 5, 4, height, width), random(3, 6, 4, *kernel), random(3, 6)
     wanted = products.own_product(layer, x, weight, bias)
     on_gpu = [tensor.detach().float().cuda().requires_grad_() for tensor in (x, weight, bias)]
-    if not own_kernels:
-        monkeypatch.setattr(products, "_kernels", lambda _x: None)
+    if not ours:
+        monkeypatch.setattr(own_kernels, "_run_on", lambda _device: False)
     found = products.own_product(layer, *on_gpu)
     pairs = zip((found, *gradients(found, *on_gpu)), (wanted, *gradients(wanted, x, weight, bias)), strict=True)
     for one, other in pairs:

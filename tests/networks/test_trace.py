@@ -402,6 +402,7 @@ def test_a_layer_without_units_is_refused():
         (lambda: mlp(4, 3), "mlp.hidden is 3; it must be a list"),
         (lambda: mlp(4, [3] * 1001), "mlp.hidden is .*; it must be a list of 1 to 1000"),
         (lambda: lenet(channels=-1), "lenet.channels is -1; it must be at least 1"),
+        (lambda: lenet(widths=[6, 16]), r"lenet.widths is \[6, 16\]; it must be four numbers"),
         (lambda: resnet(widths=[]), r"resnet.widths is \[\]; it must be a list"),
         (lambda: resnet(blocks=10**9), "resnet.blocks is 1000000000; it must be at most 333"),
     ],

@@ -19,6 +19,7 @@ def test_the_tables_of_the_pages_are_what_the_records_say(page):
 
 @pytest.mark.parametrize("stream", measure.EPOCHS)
 def test_every_record_says_what_made_it(stream):
+    assert [record["seed"] for record in tables.records(stream)] == list(range(tables.SEEDS))
     for record in tables.records(stream):
         assert record["command"].startswith(f"python -m replication.guessing.measure {stream}")
         assert record["versions"]["commit"]

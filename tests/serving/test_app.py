@@ -37,12 +37,13 @@ def told(answer):
     status, headers, body = answer
     assert headers["content-type"] == "application/json"
     assert int(headers["content-length"]) == len(body)
+    assert body.endswith(b"}\n"), "a shell's next prompt has a line of its own"
     return status, json.loads(body)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", [as_json, as_npy])
-@pytest.mark.parametrize("rows", [1, 7, 50])
+@pytest.mark.parametrize("rows", [0, 1, 7, 50])
 def test_answers_have_the_bits_of_predict(app, run, name, form, rows):
     x = images(7)[:rows]
     logits = run.predict(x, name)

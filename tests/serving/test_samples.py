@@ -38,6 +38,11 @@ def test_bytes_in_json_are_whole_numbers():
     assert (found == images(0)).all()
 
 
+@pytest.mark.parametrize("about", [FLOATS, BYTES, TEXTS], ids=lambda about: about.name)
+def test_no_sample_is_as_good_as_some(about):
+    assert len(read_samples(b'{"samples": []}', about, 7)) == 0
+
+
 def test_texts_and_token_ids():
     assert read_samples(b'{"samples": ["a text", "two [[["]}', TEXTS, 2) == ["a text", "two [[["]
     assert read_samples(b'{"samples": [[1, 2]]}', TEXTS, 2).dtype == np.int64
@@ -58,9 +63,10 @@ def header(text, version=b"\x01\x00"):
         (b"[[1, 2, 3]]", "no list 'samples'"),
         (b'{"samples": 3}', "no list 'samples'"),
         (b'{"samples": [[1, 2, 3]], "task": 1}', "'task' besides 'samples'"),
-        (b'{"samples": [[1, 2], [3]]}', "give rows of equal length"),
-        (b'{"samples": [["1", 2, 3]]}', "hold strings"),
-        (b'{"samples": [[{"a": 1}]]}', "hold strings"),
+        (b'{"samples": [[1, 2], [3]]}', "give numbers, in rows of equal length"),
+        (b'{"samples": [["1", 2, 3]]}', "hold something in quotes"),
+        (b'{"samples": [[{"a": 1}]]}', "hold something in quotes"),
+        (b'{"samples": [], "samples": [[1, 2, 3]]}', "hold something in quotes"),
         (b'{"samples": [[1' + b"0" * 5000 + b", 2, 3]]}", "not"),
         (b'{"samples": [1, 2, 3, 4, 5, 6, 7, 8]}', "8 samples; send at most 7"),
         (b"\x93NUMPY", "the .npy header cannot be read"),
@@ -69,7 +75,7 @@ def header(text, version=b"\x01\x00"):
         (header("(" * 5000), "the .npy header cannot be read"),
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 3)}\n"), "in 12000000000000 bytes"),
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 3)}\n") + b"1", "has 1"),
-        (header("{'descr': '<f4', 'fortran_order': False, 'shape': ()}\n") + b"1234", "shape ()"),
+        (header("{'descr': '<f4', 'fortran_order': False, 'shape': ()}\n") + b"1234", "holds a single number"),
         (as_npy(np.zeros((1, 3)))[:-1], "has 23"),
         (as_npy(np.zeros((1, 3))) + b"0", "has 25"),
         (as_npy(np.array([["a"]])), "not numbers"),
@@ -91,7 +97,13 @@ def test_bytes_are_not_rounded(number):
         read_samples(json.dumps({"samples": [[[[number] * 4] * 4]]}).encode(), BYTES, 7)
 
 
+@pytest.mark.parametrize("samples", ['[["red"]]', "[[0.5, 1]]", "[[-1, 1]]"])
+def test_texts_are_strings_or_whole_numbers(samples):
+    with pytest.raises(DataError, match=r"learnt from texts; give a list of strings, or rows of token ids$"):
+        read_samples(b'{"samples": %s}' % samples.encode(), TEXTS, 7)
+
+
 def test_a_long_string_does_not_widen_the_array(monkeypatch):
     body = json.dumps({"samples": [["x" * 100_000], *[[0]] * 100_000]}).encode()  # 40 GB as an array of strings
-    with pytest.raises(DataError, match="hold strings"):
+    with pytest.raises(DataError, match="hold something in quotes"):
         read_samples(body, FLOATS, 10**6)

@@ -34,6 +34,11 @@ def png(pixels):
     return b"\x89PNG\r\n\x1a\n" + chunks
 
 
+def rgb(colour):
+    """Return #rrggbb as a browser writes it."""
+    return f"rgb({', '.join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))})"
+
+
 def bars(learner, x, task):
     """Return what the page must show for one sample: class and share, the largest first."""
     shares = learner.predict_proba(x, task)[0].tolist()
@@ -100,3 +105,15 @@ def test_tasks_are_listed_and_tried(tmp_path):
             tab.send("Emulation.setEmulatedMedia", features=[scheme])
             paper = tab.run("getComputedStyle(document.documentElement).getPropertyValue('--paper')")
             assert paper.strip() == colours()["paper"][side]
+            button = tab.run(
+                "(style => [style.color, style.backgroundColor])"
+                "(getComputedStyle(document.querySelector('#file'), '::file-selector-button'))"
+            )
+            assert button == [rgb(colours()[role][side]) for role in ("ink", "panel")], "it can be read"
+
+        running.process.kill()
+        running.process.wait()
+        tab.run(f"document.querySelector('#wrong').textContent = ''; {ask}")
+        told = tab.wait_for("document.querySelector('#wrong').textContent")
+        assert told == "The server does not answer."
+        tab.wait_for(f"document.querySelector('#facts').textContent === {json.dumps(told)}")

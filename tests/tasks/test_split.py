@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bocl.errors import DataError
+from bocl.errors import ConfigError, DataError
 from bocl.tasks.cifar100 import load_cifar100
 from bocl.tasks.images import labelled_images
 from bocl.tasks.split import SplitStream, split_cifar100
@@ -37,6 +37,31 @@ def test_each_task_has_its_own_classes_and_loses_no_image():
         tested = test.raw[:, 0, 0, 0].long().numpy() - len(images.train_labels)
         assert sorted(tested) == np.flatnonzero(images.test_labels // 2 == index).tolist()
         assert np.array_equal(images.test_labels[tested], test.labels.numpy() + 2 * index)
+
+
+def test_a_drawn_order_of_classes_is_the_seeds_and_shows_every_class_once():
+    images = numbered_images()
+    seeds = range(20)
+    streams = [SplitStream(images, tasks=3, seed=seed, classes=2, validation=4, drawn=True) for seed in seeds]
+    orders = [tuple(tuple(stream.members(index)) for index in range(3)) for stream in streams]
+    assert len(set(orders)) > 10
+    for stream, order in zip(streams, orders, strict=True):
+        assert sorted(number for members in order for number in members) == list(range(6))
+        for index, members in enumerate(order):
+            task, test = stream[index], stream.test_split(index)
+            assert task.name == f"classes {members[0]}, {members[1]}"
+            assert members[0] < members[1]
+            rows = task.train.raw[:, 0, 0, 0].long().numpy()
+            assert np.array_equal(images.train_labels[rows], np.array(members)[task.train.labels])
+            rows = test.raw[:, 0, 0, 0].long().numpy() - len(images.train_labels)
+            assert np.array_equal(images.test_labels[rows], np.array(members)[test.labels])
+    shorter = SplitStream(images, tasks=2, seed=5, classes=2, validation=4, drawn=True)
+    assert [tuple(shorter.members(index)) for index in range(2)] == [*orders[5][:2]]
+
+
+def test_an_order_of_classes_that_is_not_known_is_refused_before_any_file_is_looked_for():
+    with pytest.raises(ConfigError, match="class_order"):
+        split_cifar100(class_order="size", data="/nowhere")
 
 
 @pytest.mark.parametrize(("tasks", "classes"), [(11, 10), (0, 10), (101, 1), (3, 1), (2, 51)])

@@ -49,11 +49,15 @@ class Case:
     shape: tuple[int, ...]
     samples: int
     recipe: Recipe
+    in_bf16: bool = False  # whether ours is also measured with products, and values between layers, in bf16
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement; ``bocl bench --json`` prints these."""
+    """One measurement; ``bocl bench --json`` prints these.
+
+    mode  plain, eager, compiled, ours, or bf16: ours in that precision, and not in TF32
+    """
 
     network: str
     mode: str
@@ -111,6 +115,7 @@ def cases(device: torch.device, quick: bool) -> list[Case]:
             shape=(3, 32, 32),
             samples=4_480 if gpu else 64 if quick else 320,
             recipe=Recipe("adam", 1e-3, batch_size=64 if device.type == "cuda" else 32, epochs=epochs),
+            in_bf16=device.type == "cuda",
         ),
     ]
 
@@ -147,8 +152,10 @@ def measure(
         if compiled and case.grown is not None:
             add(case, "compiled", 1, _compiled_epoch(case, case.grown(), task), 1)
         epochs = case.recipe.epochs_of(case.recipe.steps(case.samples))
-        for count in children or counts(device, quick):
-            add(case, "ours", count, partial(train_together, case, network, task, count, StepCache()), epochs)
+        in_bf16 = replace(case, recipe=replace(case.recipe, precision="bf16"))
+        for mode, ours in (("ours", case), ("bf16", in_bf16))[: 1 + case.in_bf16]:
+            for count in children or counts(device, quick):
+                add(ours, mode, count, partial(train_together, ours, network, task, count, StepCache()), epochs)
     return rows
 
 

@@ -31,6 +31,7 @@ Source: Lifelong Learning with Dynamically Expandable Networks (Yoon et al., 201
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import sub
@@ -40,14 +41,17 @@ import torch
 from torch import Tensor, nn
 
 from bocl.checks import NonNegative, OneOrEach, checked, per_group, section
+from bocl.methods.budget import Budget
 from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, Learner
 from bocl.methods.rounds import RoundTrainer
 from bocl.methods.sparse_training import Penalties, train_part
 from bocl.networks.graph import Graph
+from bocl.networks.growth import GrowthSpace, count_tensors
 from bocl.networks.sparse import Masks, masks_of_new, masks_within, reached_units, silent_units, unit_norms
 from bocl.networks.stamped import StampedNetwork, duplicated, refuse_inseparable, restored, rewired, widened
 from bocl.records.events import Callback
+from bocl.search.lattice import largest
 from bocl.search.settings import Units
 from bocl.seeding import seed_for
 from bocl.tasks.task import Task
@@ -70,6 +74,8 @@ class DENSettings:
     expansion    k, units added where the loss is not small: one number, or one per hidden group
     loss         τ, the training loss that needs no expansion
     drift        σ, how far a unit's incoming weights may move before it is copied
+    budget       most parameters stored: there is no expansion beyond it, and of the units that drifted only those are
+                 copied that drifted furthest, as many as fit. Heads of later tasks come on top
     """
 
     l1: NonNegative = 3e-4
@@ -79,6 +85,7 @@ class DENSettings:
     expansion: OneOrEach[Units] = 10
     loss: NonNegative = 0.01
     drift: NonNegative = 0.1
+    budget: Budget | None = None
 
 
 @dataclass
@@ -146,12 +153,13 @@ class DEN(Learner):
         self._train(draft, data, _all_of(draft.tensors, "head/"), Penalties(l1=settings.l1), "selection", callback)
 
         selected = reached_units(graph, draft.tensors)
-        draft.units["selected"] = tuple(int(units.sum()) for units in selected)
+        draft.units["selected"] = _counts(selected)
         penalties = Penalties(l2=settings.l2, anchor=settings.anchor, anchored=old)
         masks = masks_within(graph, draft.tensors, selected)
         loss = self._train(draft, data, masks, penalties, "retraining", callback)
 
-        if loss >= settings.loss and any(self._expansion):
+        expands = loss >= settings.loss and any(self._expansion)
+        if expands and self._fits(data.classes, draft.before, self._expansion):
             seed = seed_for(self.seed, "expansion", len(self.seen))
             classes = len(draft.tensors["head/weight"])
             draft.tensors = widened(
@@ -164,15 +172,27 @@ class DEN(Learner):
             draft.tensors = pruned(graph, draft.tensors, draft.before)
             draft.units["pruned"] = _less(wide, _widths(graph, draft.tensors))
 
-        drifted = drifted_units(graph, draft.tensors, old, settings.drift)
+        drift = drift_of_units(graph, draft.tensors, old)
         reached = reached_units(graph, draft.tensors)  # a copy of any other would do nothing for the task
-        copied = [units[in_use[units]] for units, in_use in zip(drifted, reached, strict=True)]
-        draft.units["copied"] = tuple(map(len, copied))
-        if any(map(len, drifted)):
-            draft.tensors = duplicated(graph, draft.tensors, old, draft.before, copied)
-            draft.tensors = restored(graph, draft.tensors, old, drifted)
+        far = [moved > settings.drift for moved in drift]
+        useful = [units & in_use[: len(units)] for units, in_use in zip(far, reached, strict=True)]
+        wide = _widths(graph, draft.tensors)
+        copies = furthest(drift, useful, lambda more: self._fits(data.classes, wide, more))
+        back = [units & ~in_use | copy for units, in_use, copy in zip(far, useful, copies, strict=True)]
+        draft.units["copied"] = _counts(copies)
+        if any(_counts(back)):
+            draft.tensors = duplicated(graph, draft.tensors, old, draft.before, _numbers(copies))
+            draft.tensors = restored(graph, draft.tensors, old, _numbers(back))
             masks = masks_of_new(graph, draft.tensors, draft.before)
             self._train(draft, data, masks, Penalties(l2=settings.l2), "duplication", callback)
+
+    def _fits(self, classes: int, widths: Widths, more: Widths) -> bool:
+        """Whether the budget lets the network have ``more`` units than ``widths`` after a task of so many classes."""
+        if self.settings.budget is None:
+            return True
+        others = sum(count_tensors(*self.network.own).values())
+        space = GrowthSpace.first(self.graph, classes)
+        return others + int(space.count_all(self.graph.total([widths, more]))) <= self.settings.budget
 
     def _train(
         self,
@@ -216,10 +236,24 @@ def pruned(graph: Graph, tensors: dict[str, Tensor], before: Widths) -> dict[str
     return rewired(graph, tensors, kept)
 
 
-def drifted_units(graph: Graph, tensors: dict[str, Tensor], old: dict[str, Tensor], most: float) -> list[Tensor]:
-    """Return the numbers of old units of every group whose incoming weights and bias moved by more than ``most``."""
+def drift_of_units(graph: Graph, tensors: dict[str, Tensor], old: dict[str, Tensor]) -> list[Tensor]:
+    """Return how far the incoming weights and the bias of the old units of every group moved, (C,)."""
     moved = {name: tensors[name][tuple(map(slice, tensor.shape))] - tensor for name, tensor in old.items()}
-    return [(unit_norms(graph, moved, group) > most).nonzero().squeeze(1) for group in range(len(graph.groups))]
+    return [unit_norms(graph, moved, group) for group in range(len(graph.groups))]
+
+
+def furthest(drift: list[Tensor], among: list[Tensor], fits: Callable[[Widths], bool]) -> list[Tensor]:
+    """Return which units of every group drifted furthest, as many as fit: booleans (C,).
+
+    among  which units of every group may be among them, booleans (C,)
+    """
+    ranked = torch.cat([moved[units] for moved, units in zip(drift, among, strict=True)]).sort(descending=True).values
+
+    def first(count: int) -> list[Tensor]:
+        least = ranked[count - 1] if count else torch.inf
+        return [units & (moved >= least) for moved, units in zip(drift, among, strict=True)]
+
+    return first(max(largest(len(ranked), lambda count: fits(_counts(first(count)))), 0))
 
 
 def _all_of(tensors: dict[str, Tensor], prefix: str = "") -> Masks:
@@ -232,3 +266,11 @@ def _less(widths: Widths, others: Widths) -> Widths:
 
 def _widths(graph: Graph, tensors: dict[str, Tensor]) -> Widths:
     return tuple(len(tensors[f"layer/{group.name}/rows"]) for group in graph.groups)
+
+
+def _counts(units: list[Tensor]) -> Widths:
+    return tuple(int(each.sum()) for each in units)
+
+
+def _numbers(units: list[Tensor]) -> list[Tensor]:
+    return [each.nonzero().squeeze(1) for each in units]

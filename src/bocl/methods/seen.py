@@ -269,6 +269,11 @@ def raw_samples(x: Any, task: int, seen: Sequence[SeenTask]) -> Tensor:
     return _as_tensor(values, where)
 
 
+def usual_strides(x: Tensor) -> Tensor:
+    """Return samples in memory one after the other: kernels differ by strides, and bits by kernels."""
+    return x.reshape(-1).view(x.shape)  # of one channel, channels_last counts as contiguous, but keeps its kernels
+
+
 def _token_ids(given: Tensor, padding: int, where: str, largest: int | None) -> Tensor:
     """Return token ids (n, length), cut down to the longest text; none is beyond the tokenizer's largest."""
     if given.is_floating_point() or given.dtype == torch.bool or (given < 0).any():
@@ -308,7 +313,7 @@ def _as_tensor(values: Tensor | NDArray[Any], where: str) -> Tensor:
         check_tensor(values, where)
         if values.is_complex():
             raise DataError(f"{where} of type {_type_name(values)} are not real numbers; convert them to float32")
-        return values
+        return usual_strides(values)
     array = values
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where} of type {array.dtype} are not numbers; convert them to float32 or uint8")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bocl.errors import InputError
-from bocl.methods.seen import SeenTask
+from bocl.methods.seen import SeenTask, usual_strides
 from bocl.networks.graph import Graph
 from bocl.networks.low_rank.backbone import Backbone
 from bocl.networks.single_task import SingleTask
@@ -61,6 +61,8 @@ class TaskNetwork(nn.Module):
         if self.about.padding is not None:
             return self._logits(self._tokens(x, self.about.padding))
         x = x.to(self._typed.dtype)  # as predict takes numbers of any type
+        if not torch.compiler.is_compiling():
+            x = usual_strides(x)
         if self.mean is not None and self.std is not None:
             x = ((x / 255 if self.about.in_bytes else x) - self.mean) / self.std
         return self._logits(x)

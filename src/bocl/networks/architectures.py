@@ -42,13 +42,14 @@ def mlp(inputs: int, hidden: Sequence[int], classes: int = 10) -> nn.Sequential:
 class LeNet(nn.Module):
     """LeNet-5 on 32 x 32 images: two 5 x 5 convolutions without padding, two hidden linear layers."""
 
-    def __init__(self, channels: int, classes: int) -> None:
+    def __init__(self, channels: int, classes: int, widths: Sequence[int]) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, 6, 5)
-        self.conv2 = nn.Conv2d(6, 16, 5)
-        self.fc1 = nn.Linear(16 * 5 * 5, 120)
-        self.fc2 = nn.Linear(120, 84)
-        self.head = nn.Linear(84, classes)
+        conv1, conv2, fc1, fc2 = widths
+        self.conv1 = nn.Conv2d(channels, conv1, 5)
+        self.conv2 = nn.Conv2d(conv1, conv2, 5)
+        self.fc1 = nn.Linear(conv2 * 5 * 5, fc1)
+        self.fc2 = nn.Linear(fc1, fc2)
+        self.head = nn.Linear(fc2, classes)
         self.relu = nn.ReLU()
         self.pool = nn.MaxPool2d(2)
 
@@ -60,9 +61,18 @@ class LeNet(nn.Module):
 
 
 @leaving_random_numbers()
-def lenet(channels: int = 3, classes: int = 10) -> LeNet:
-    """LeNet-5 for 32 x 32 images: 62,006 parameters with 3 channels and 10 classes."""
-    return LeNet(checked("lenet.channels", channels, PositiveInt), checked("lenet.classes", classes, PositiveInt))
+def lenet(channels: int = 3, classes: int = 10, widths: Sequence[int] = (6, 16, 120, 84)) -> LeNet:
+    """LeNet-5 for 32 x 32 images: 62,006 parameters with 3 channels and 10 classes.
+
+    widths  units of its hidden layers: two convolutions, two linear layers
+    """
+    sizes = _sizes("lenet.widths", widths)
+    if len(sizes) != 4:
+        raise NetworkError(
+            f"lenet.widths is {shown(widths)}; it must be four numbers of units, such as [6, 16, 120, 84]"
+        )
+    channels = checked("lenet.channels", channels, PositiveInt)
+    return LeNet(channels, checked("lenet.classes", classes, PositiveInt), sizes)
 
 
 @leaving_random_numbers()

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bocl.networks.own_kernels import kernels_of
+
 #: W_c, b_c, W_s, b_s
 NAMES = ("reduce.weight", "reduce.bias", "expand.weight", "expand.bias")
 UNIT = "unit"  # b, (C,); of a task that does without, (0,)
@@ -38,18 +40,30 @@ def gate(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> Tensor:
 
 def features_and_gates(x: Tensor, weights: Mapping[str, Tensor], prefix: str) -> tuple[Tensor, Tensor]:
     """Return F (…, n, C, columns) and β (…, n, C), or (…, 1, C), for the arguments of ``gate``."""
-    if f"{prefix}/{UNIT}" in weights:
-        beta = _unit_gates(weights, prefix)
-        lead, channels = beta.shape[:-2], beta.shape[-1]
-        columns = prod(x.shape[len(lead) + 1 :]) // channels  # not -1: there may be no samples
-        return x.reshape(*lead, x.shape[len(lead)], channels, columns), beta
-    w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
-    lead, channels = w_c.shape[:-2], w_c.shape[-1]
-    columns = prod(x.shape[len(lead) + 1 :]) // channels
+    first = weights[f"{prefix}/{UNIT}"] if f"{prefix}/{UNIT}" in weights else weights[f"{prefix}/{NAMES[0]}"][..., 0, :]
+    lead, channels = first.shape[:-1], first.shape[-1]
+    columns = prod(x.shape[len(lead) + 1 :]) // channels  # not -1: there may be no samples
     features = x.reshape(*lead, x.shape[len(lead)], channels, columns)
-    v = features.squeeze(-1) if columns == 1 else features.mean(-1)
-    hidden = torch.relu(v @ w_c.mT + b_c.unsqueeze(-2))
-    return features, torch.sigmoid(hidden @ w_s.mT + b_s.unsqueeze(-2))
+    return features, gates_of(features, weights, prefix)
+
+
+def gates_of(features: Tensor, weights: Mapping[str, Tensor], prefix: str, means: Tensor | None = None) -> Tensor:
+    """Return β (…, n, C), or (…, 1, C), for features (…, n, C, *space).
+
+    means  (…, n, C) of the features over space, where they are known
+    """
+    if f"{prefix}/{UNIT}" in weights:
+        return _unit_gates(weights, prefix)
+    w_c, b_c, w_s, b_s = (weights[f"{prefix}/{name}"] for name in NAMES)
+    kernels = None if means is None else kernels_of("gates", means)
+    if means is None:
+        columns = features.flatten(w_c.dim())
+        means = columns.squeeze(-1) if columns.shape[-1] == 1 else columns.mean(-1)
+    if kernels is not None and w_c.shape[-2] <= kernels.MOST_HIDDEN:
+        found: Tensor = kernels.Gates.apply(means, w_c, b_c, w_s, b_s)
+        return found
+    hidden = torch.relu(means @ w_c.mT + b_c.unsqueeze(-2))
+    return torch.sigmoid(hidden @ w_s.mT + b_s.unsqueeze(-2))
 
 
 def is_gated(weights: Mapping[str, Tensor], prefix: str) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bocl.networks.graph import Norm
+from bocl.networks.own_kernels import kernels_of
 from bocl.networks.stack_layout import children_first, children_in_channels
 
 
@@ -26,7 +27,7 @@ def normalise_batch(
     In training the batch's own statistics take their place, and update them.
     """
     if not x.is_cuda and x.dim() == 5 and x.numel() > x.shape[0] * x.shape[2]:
-        # One kernel for the images of all children. A GPU has none that is faster than these few operations.
+        # One kernel for the images of all children. A GPU has ours, see below, or these few operations.
         scale, shift = (None if part is None else part.reshape(-1) for part in (weight, bias))
         mean, var = running_mean.view(-1), running_var.view(-1)
         flat = children_in_channels(x)
@@ -41,6 +42,36 @@ def normalise_batch(
             running_mean.lerp_(mean, norm.momentum)
             running_var.lerp_(var * (samples / max(samples - 1, 1)), norm.momentum)
     return scale_and_shift((x - per_channel(mean, x)) * per_channel((var + norm.eps).rsqrt(), x), weight, bias)
+
+
+def normalise_batch_chain(
+    norm: Norm,
+    x: Tensor,
+    other: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    *,
+    rectifies: bool,
+    training: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Return relu(batch norm of x + other), and where they cost nothing its means over space, (K, n, C)."""
+    alike = other is None or other.shape == x.shape  # otherwise PyTorch spreads the smaller over the other
+    without_gradients = not training and not torch.is_grad_enabled()
+    kernels = kernels_of("batch_norm", x) if alike and (training or without_gradients) else None
+    if kernels is None:
+        y = normalise_batch(norm, x, running_mean, running_var, weight, bias, training=training)
+        y = y if other is None else y + other
+        return y.relu() if rectifies else y, None
+    found: tuple[Tensor, Tensor]
+    if training:
+        running, options = (running_mean, running_var), (norm.momentum, norm.eps, rectifies)
+        found = kernels.BatchNorm.apply(x, other, weight, bias, running, *options)
+    else:
+        factor = (running_var + norm.eps).rsqrt()
+        found = kernels.normalise(x, other, running_mean, factor, weight, bias, rectifies=rectifies)
+    return found
 
 
 def normalise_blocks(norm: Norm, x: Tensor, sizes: Sequence[int], roots: Collection[int] = (0,)) -> Tensor:

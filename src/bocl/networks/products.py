@@ -4,11 +4,13 @@
 
 Linear layers are one batched product. A convolution of several children is a grouped one, on a CPU with channels last
 in memory; cuDNN runs that group by group, so on a GPU the windows are laid out (im2col) and multiplied as a batch
-instead. The measurements behind the choice are in replication/README.md.
+instead, or, in networks with batch norm, read where they lie. The measurements behind the choice are in
+replication/README.md.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -17,7 +19,11 @@ from torch import Tensor
 
 from bocl.networks.compact import CONVOLUTIONS
 from bocl.networks.graph import Layer
+from bocl.networks.own_kernels import has_matrix_units, kernels_of
 from bocl.networks.stack_layout import children_first, children_in_channels
+
+_MOST_TAPS = 31  # of ``gated_product``, whose kernel has a bit for each
+_MOST_CHANNELS, _FEWEST_PIXELS = 128, 16
 
 
 def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
@@ -68,6 +74,36 @@ def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None)
     else:
         out = plain_product(layer, _channels_last(x), flat_weight, flat_bias)
     return children_first(out, count)
+
+
+def is_one_kernel(layer: Layer, x: Tensor) -> bool:
+    """Whether ``gated_product`` computes this layer of x (…, in, H, W) now.
+
+    It is for GPUs and products in TF32 or bf16. In float32 it is slower than what it takes the place of, but takes
+    little memory, so there it serves where nothing is learnt. It has been measured with so many channels and pixels.
+    """
+    if not _lays_out_windows(layer, x) or prod(layer.kernel) > _MOST_TAPS or not has_matrix_units(x):
+        return False
+    if x.shape[-3] > _MOST_CHANNELS or prod(_output_size(layer, x)) < _FEWEST_PIXELS:
+        return False
+    return (_products() != "ieee" or not torch.is_grad_enabled()) and kernels_of("convolution", x) is not None
+
+
+def gated_product(layer: Layer, x: Tensor, gates: Tensor | None, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the product of each child's weight and x ⊙ gates, by a kernel that writes out neither gates nor windows.
+
+    x      (K, n, in, H, W), or (1, n, in, H, W), which all children share
+    gates  (K, n, in) or (K, 1, in); None: ungated
+    """
+    found: Tensor = kernels_of("convolution", x).convolution(layer, x, gates, weight, bias, _products())
+    return found
+
+
+def _products() -> str:
+    """Return how a GPU multiplies now; `ieee` is float32."""
+    if torch.is_autocast_enabled("cuda"):
+        return "bf16"
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
 
 
 def _channels_last(x: Tensor) -> Tensor:
@@ -124,9 +160,8 @@ class _WindowedProduct(torch.autograd.Function):
 def _windows(x: Tensor, layer: Layer) -> tuple[Tensor, tuple[int, int]]:
     """Return the windows of x (n, in, H, W) as (n, in·kh·kw, H'·W'), and (H', W')."""
     pad_h, pad_w = _padding(layer)
-    high = (x.shape[2] + 2 * pad_h - layer.kernel[0]) // layer.stride[0] + 1
-    wide = (x.shape[3] + 2 * pad_w - layer.kernel[1]) // layer.stride[1] + 1
-    kernels = _kernels(x)
+    high, wide = _output_size(layer, x)
+    kernels = kernels_of("windows", x)
     if kernels is not None:
         return kernels.windows(x, (high, wide), layer), (high, wide)
     if pad_h or pad_w:
@@ -140,7 +175,7 @@ def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: 
 
     First along the width, then along the height: kw + kh additions of whole planes instead of kh·kw.
     """
-    kernels = _kernels(windows)
+    kernels = kernels_of("windows", windows)
     if kernels is not None:
         added: Tensor = kernels.fold(windows, shape, out, layer)
         return added
@@ -157,15 +192,13 @@ def _fold(windows: Tensor, shape: tuple[int, ...], out: tuple[int, ...], layer: 
     return folded[:, :, pad_h : pad_h + height, pad_w : pad_w + width]
 
 
-def _kernels(x: Tensor) -> Any:
-    """Return our own kernels where they can run: on a GPU, with Triton, but not in double precision."""
-    if not x.is_cuda or x.dtype == torch.float64:
-        return None
-    try:
-        from bocl.networks import kernels
-    except ImportError:
-        return None
-    return kernels
+def _output_size(layer: Layer, x: Tensor) -> tuple[int, int]:
+    """Return (H', W') for x (…, H, W)."""
+    high, wide = (
+        (size + 2 * pad - kernel) // stride + 1
+        for size, pad, kernel, stride in zip(x.shape[-2:], _padding(layer), layer.kernel, layer.stride, strict=True)
+    )
+    return high, wide
 
 
 def _padding(layer: Layer) -> tuple[int, int]:

@@ -21,13 +21,21 @@ from torch import Tensor, nn
 from bocl.errors import InputError
 from bocl.networks import functions
 from bocl.networks.aside import logits_aside, own_norm
-from bocl.networks.attention import UNIT, gate, gate_parts, is_gated
+from bocl.networks.attention import UNIT, gate, gate_parts, gates_of, is_gated
 from bocl.networks.compact import CompactNetwork, bias_alone, contiguous_copy, evaluate, grown_weight
 from bocl.networks.frozen_and_new import by_pieces, multiplies_whole
 from bocl.networks.graph import DRAWING, Add, Function, Graph, Layer, Multiply, Norm, Step
 from bocl.networks.growth import Growth, GrowthSettings, GrowthSpace, is_parameter, tensor_names
-from bocl.networks.norms import normalise_batch, normalise_blocks, normalise_masked, per_channel, scale_and_shift
-from bocl.networks.products import own_product, plain_product, shared_product
+from bocl.networks.norm_chains import NormChain, norm_chains
+from bocl.networks.norms import (
+    normalise_batch,
+    normalise_batch_chain,
+    normalise_blocks,
+    normalise_masked,
+    per_channel,
+    scale_and_shift,
+)
+from bocl.networks.products import gated_product, is_one_kernel, own_product, plain_product, shared_product
 from bocl.networks.stack_layout import children_first, children_in_channels
 from bocl.widths import Widths
 
@@ -39,11 +47,13 @@ class _Value:
     shared  (n, C, *space), or None
     own     (K, n, C', *space), or None
     apart   whether own holds only new units; the frozen ones are shared, or not computed
+    means   (K, n, C), the means over space of a value that is all own, where they are known
     """
 
     shared: Tensor | None = None
     own: Tensor | None = None
     apart: bool = False
+    means: Tensor | None = None
 
 
 class Children:
@@ -102,7 +112,11 @@ class Children:
         self._own_norms = settings.own_norms or frozen is None
         frozen_norms = not self._own_norms or not graph.norms
         self._aside = settings.wiring == "forward" and frozen_norms and not gated and frozen is not None
+        on_gpu = torch.device(device).type == "cuda" and self._own_norms
+        self._chains, self._inside = norm_chains(graph) if on_gpu else ({}, frozenset[int]())
         self._prefix = _fixed_prefix(graph) if frozen is not None else (0, 0)
+        if self._prefix[1] in {chain.norm.reads[0] for chain in self._chains.values()}:
+            self._prefix = 0, 0  # the first convolution is one kernel, which computes known and new units
         self.masks: dict[str, Tensor] = {}
         dtype = next(iter(growths[0].tensors.values())).dtype
         for group in _masked_groups(graph):
@@ -145,6 +159,10 @@ class Children:
         for number, step in enumerate(self.graph.steps, start=1):
             value = values[step.reads[0]]
             match step:
+                case _ if number in self._inside:
+                    value = _Value()  # computed where its chain ends
+                case _ if number in self._chains:
+                    value = self._norm_chain(self._chains[number], values)
                 case Layer():
                     value = self._layer(step, value, self.head_of(task), number == begin)
                 case Norm():
@@ -184,20 +202,43 @@ class Children:
         rows, bias = self.parameters[weight_name], self.parameters.get(bias_name)
         if layer.separate:
             return self._separate_layer(layer, value, rows, bias)
+        if self._chains and is_one_kernel(layer, self._image(value)):
+            return _Value(own=self._layer_in_one(layer, value, rows, bias))
         if layer.source.group is None and value.own is None:
             assert value.shared is not None
             return self._first_layer(layer, value.shared, rows, bias, skip_frozen)
         if self.frozen is None or layer.group is None:  # a first task's layers, and every head, are the task's own
             return _Value(own=own_product(layer, self._gated(layer, value), rows, bias))
         frozen, frozen_bias = self.frozen.weight_and_bias(layer)
-        columns = self.parameters.get(f"layer/{layer.name}/columns")
         if multiplies_whole(layer, frozen):
-            if frozen_bias is not None and bias is not None:
-                bias = torch.cat([frozen_bias.expand(self.count, -1), bias], dim=1)
-            weight = grown_weight(frozen, columns, rows)
-            return _Value(own=own_product(layer, self._gated(layer, value), weight, bias))
+            return _Value(own=own_product(layer, self._gated(layer, value), *self._whole(layer, rows, bias)))
+        columns = self.parameters.get(f"layer/{layer.name}/columns")
         parts = self._gated_parts(layer, value, frozen.shape[1])
         return _Value(own=by_pieces(layer, parts, (frozen, frozen_bias), columns, (rows, bias)))
+
+    def _whole(self, layer: Layer, rows: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return each child's weight and bias, of frozen and new units."""
+        if self.frozen is None or layer.group is None:
+            return rows, bias
+        frozen, frozen_bias = self.frozen.weight_and_bias(layer)
+        if frozen_bias is not None and bias is not None:
+            bias = torch.cat([frozen_bias.expand(self.count, -1), bias], dim=1)
+        return grown_weight(frozen, self.parameters.get(f"layer/{layer.name}/columns"), rows), bias
+
+    def _layer_in_one(self, layer: Layer, value: _Value, rows: Tensor, bias: Tensor | None) -> Tensor:
+        """Compute a convolution, known and new units and gates, by one kernel."""
+        prefix, gates = f"gate/{layer.name}", None
+        x = self._image(value) if value.own is None else self._join(value)
+        if is_gated(self.parameters, prefix):
+            gates = gates_of(x, {**self.parameters, **self.masks}, prefix, value.means)
+        return gated_product(layer, x, gates, *self._whole(layer, rows, bias))
+
+    def _image(self, value: _Value) -> Tensor:
+        """Return a value whose shape counts: (K, n, C, *space), or (1, n, C, *space) of what children share."""
+        if value.own is not None:
+            return value.own
+        assert value.shared is not None
+        return value.shared.unsqueeze(0)
 
     def _separate_layer(self, layer: Layer, value: _Value, rows: Tensor, bias: Tensor | None) -> _Value:
         """Compute a layer in which frozen units read frozen ones only, and new ones each child's own."""
@@ -285,6 +326,18 @@ class Children:
             return normalise_batch(norm, x, mean, var, weight, bias, training=self.training)
         x = self._group_norm(norm, x) if norm.kind == "group" else self._layer_norm(norm, x)
         return scale_and_shift(x, weight, bias)
+
+    def _norm_chain(self, chain: NormChain, values: Sequence[_Value]) -> _Value:
+        """Normalise a value by batch norm, add another, and apply the ReLU, where the chain has them."""
+        norm, prefix = chain.norm, f"norm/{chain.norm.name}"
+        x = self._join(values[norm.reads[0]])
+        other = None if chain.other is None else self._join(values[chain.other])
+        weight, bias = self.parameters.get(f"{prefix}/weight"), self.parameters.get(f"{prefix}/bias")
+        running = self.buffers[f"{prefix}/mean"], self.buffers[f"{prefix}/var"]
+        y, means = normalise_batch_chain(
+            norm, x, other, *running, weight, bias, rectifies=chain.rectifies, training=self.training
+        )
+        return _Value(own=y, means=means)
 
     def _norm_of_new(self, norm: Norm, x: Tensor) -> Tensor:
         """Normalise frozen units with the scale, shift and statistics they have, and new ones with each child's."""

@@ -30,22 +30,33 @@ from bocl.widths import Widths
 _NUMBER = re.compile(r"^\d+/")  # of the column that a tensor belongs to
 
 
+class Tensors(nn.Module):
+    """Tensors whose names begin alike."""
+
+    def extra_repr(self) -> str:
+        """Say what they are called, and their shapes."""
+        own = {**self._parameters, **self._buffers}
+        return ", ".join(f"{name}={tuple(tensor.shape)}" for name, tensor in own.items() if tensor is not None)
+
+
 class TensorModule(nn.Module):
     """A function of named tensors and inputs. The tensor ``layer/fc1/weight`` is the parameter ``layer.fc1.weight``.
 
     compute  (tensors by name, x) → logits
+
+    Parameters are in the order of their names, wherever the tensors come from: optimisers know them by number.
     """
 
     def __init__(self, compute: Callable[[dict[str, Tensor], Tensor], Tensor], tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
         self._compute = compute
         self._places: dict[str, tuple[nn.Module, str]] = {}
-        for name, tensor in tensors.items():
+        for name, tensor in sorted(tensors.items()):
             *path, leaf = name.replace("/", ".").split(".")
             part: nn.Module = self
             for step in path:
                 if step not in part._modules:
-                    part.add_module(step, nn.Module())
+                    part.add_module(step, Tensors())
                 part = part.get_submodule(step)
             own = tensor.detach().clone()
             if is_parameter(_NUMBER.sub("", name)):
@@ -65,7 +76,7 @@ class HeadedModule(nn.Module):
     def __init__(self, body: nn.Module, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
         self.body = body
-        self.head = nn.Module()
+        self.head = Tensors()
         self.head.weight, self.head.bias = (nn.Parameter(part.detach().clone()) for part in (weight, bias))
 
     def forward(self, x: Tensor) -> Tensor:

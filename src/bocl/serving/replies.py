@@ -52,6 +52,6 @@ def error(status: int, why: str, *headers: tuple[str, str]) -> Reply:
 
 
 def as_json(value: Any, status: int = 200, *headers: tuple[str, str]) -> Reply:
-    """Return a value as JSON."""
-    body = _ENCODER.encode(value).encode(errors="backslashreplace")  # half a character becomes its escape
+    """Return a value as JSON, in a line of its own."""
+    body = f"{_ENCODER.encode(value)}\n".encode(errors="backslashreplace")  # half a character becomes its escape
     return Reply(body, JSON, status, headers)

@@ -16,6 +16,8 @@ from bocl.wording import counted, shown
 
 NPY = b"\x93NUMPY"  # how such a file begins, and no JSON does
 _WANTED = 'give {"samples": […]}, or the bytes of an .npy file'
+_OF_BYTES = "the task was learnt from bytes; give whole numbers from 0 to 255"
+_OF_TEXTS = "the task was learnt from texts; give a list of strings, or rows of token ids"
 
 
 def read_samples(body: bytes, about: SeenTask, most: int) -> Any:
@@ -37,26 +39,27 @@ def _from_json(body: bytes, about: SeenTask) -> Any:
         others = ", ".join(shown(name) for name in found if name != "samples")
         raise DataError(f"the JSON holds {others} besides 'samples'; {_WANTED}")
     samples: list[Any] = found["samples"]
-    if about.padding is not None and samples and isinstance(samples[0], str):
+    if not samples or (about.padding is not None and isinstance(samples[0], str)):
         return samples
     # With its type said, an array takes no more memory than its numbers do; numpy would widen all of them to a string.
     if body.count(b'"') > 2:
-        raise DataError("samples hold strings, but the task was learnt from numbers; give numbers")
+        of_numbers = "samples hold something in quotes, but the task was learnt from numbers; give numbers"
+        raise DataError(of_numbers if about.padding is None else _OF_TEXTS)
     try:
         values = np.array(samples, dtype=np.float64)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise DataError(f"samples are not an array ({reason}); give rows of equal length") from error
+        raise DataError(f"samples are not an array ({reason}); give numbers, in rows of equal length") from error
     if about.in_bytes:
-        return _whole(values, 255, "bytes").astype(np.uint8)
+        return _whole(values, 255, _OF_BYTES).astype(np.uint8)
     if about.padding is not None:
-        return _whole(values, 2**31 - 1, "texts").astype(np.int64)
+        return _whole(values, 2**31 - 1, _OF_TEXTS).astype(np.int64)
     return values
 
 
-def _whole(values: NDArray[Any], most: int, kind: str) -> NDArray[Any]:
+def _whole(values: NDArray[Any], most: int, wanted: str) -> NDArray[Any]:
     if not ((values >= 0) & (values <= most) & (values == np.floor(values))).all():
-        raise DataError(f"the task was learnt from {kind}; give whole numbers from 0 to {most}")
+        raise DataError(wanted)
     return values
 
 
@@ -71,7 +74,9 @@ def _from_npy(body: bytes) -> NDArray[Any]:
     if dtype.kind not in "fiub":  # Python objects among them, which are pickled
         raise DataError(f"the .npy file holds {shown(dtype.str)}, not numbers; convert them to float32 or uint8")
     start, wanted = stream.tell(), math.prod(shape) * dtype.itemsize
-    if not shape or min(shape) < 0 or len(body) - start != wanted:
+    if not shape:
+        raise DataError("the .npy file holds a single number; give an array (n, …) of samples")
+    if min(shape) < 0 or len(body) - start != wanted:
         raise DataError(
             f"the .npy file says that it holds an array of shape {shape} in {wanted} bytes, and has {len(body) - start}"
         )

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bocl.training.batches import DeviceTask
 from bocl.training.draws import Draws
+from bocl.training.precision import repeatable_products
 from bocl.training.recipe import Recipe
 from bocl.training.trainable import Trainable
 
@@ -20,8 +21,10 @@ def training_bytes(network: Trainable, task: DeviceTask, recipe: Recipe) -> int:
     What the backward pass keeps is a fixed part and a part per sample; passes of one and two samples tell them apart.
     They take milliseconds, and run on the task's own device: a GPU convolves in another way and keeps more.
     """
-    one = _kept_bytes(network, task, 1)
-    per_sample = _kept_bytes(network, task, 2) - one
+    bf16 = torch.autocast(task.device.type, dtype=torch.bfloat16, enabled=recipe.precision == "bf16")
+    with repeatable_products(recipe.precision), bf16:
+        one = _kept_bytes(network, task, 1)
+        per_sample = _kept_bytes(network, task, 2) - one
     weights = sum(tensor.numel() * tensor.element_size() for tensor in network.parameters.values())
     copies = COPIES_OF_WEIGHTS + (0 if recipe.average == "off" else COPIES_OF_AVERAGES)
     return one + per_sample * (min(recipe.batch_size, len(task.train)) - 1) + weights * copies

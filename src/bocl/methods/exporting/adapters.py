@@ -83,7 +83,7 @@ def run_adapter(learner: Learner, number: int, to: Adapter, files: Mapping[str, 
 def _factored(learner: Learner, to: Adapter) -> FactoredNetwork:
     if not isinstance(learner.network, FactoredNetwork):
         raise InputError(
-            f"{learner.name} did not grow by low-rank factors (growth.form = 'low-rank'), and nothing else is "
+            f"method {learner.name} did not grow by low-rank factors (growth.form = 'low-rank'), and nothing else is "
             f"exported as {to}; pt2, onnx and safetensors take every task"
         )
     return learner.network

@@ -78,7 +78,7 @@ class Backbone:
         except Exception as error:  # a module may hold anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise NetworkError(f"{type(module).__name__} cannot be copied: {reason}") from error
-        for tensor in own.state_dict(keep_vars=True).values():
+        for tensor in (*own.parameters(), *own.buffers()):
             tensor.data = contiguous_copy(tensor)  # as from a file: kernels differ by strides, and bits by kernels
         self.module = own.eval().requires_grad_(False).to(self.device)
         self.head = head_of(module, self.settings.head)

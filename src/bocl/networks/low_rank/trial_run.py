@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Most by which two results may differ, as a share of the largest number in them: of one computation done again, and of
 #: samples computed with more or fewer others, which rounds differently.
 _AGAIN, _OTHERS = 1e-5, 1e-2
-_FACTORS = 0.3  # about how much of a layer's output the factors of ``check_together`` make
+_FACTORS = 1.0  # about how much the factors of ``check_together`` make, as a share of what their layer does
 _WAY_OUT = (
     "Build the module with batch_first=True, so that samples are in the first dimension everywhere inside, leave such "
     "layers out with patterns in growth.groups, or grow by units"
