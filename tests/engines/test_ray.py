@@ -23,6 +23,7 @@ from bocl.experiment.provenance import versions
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
+from test_docs import ROOT, run_transcripts
 
 pytestmark = [
     pytest.mark.clusters,
@@ -140,6 +141,13 @@ def test_a_study_that_was_begun_here_goes_on_in_a_cluster(bocl, cluster, tmp_pat
         assert f"digits  bocl  seed {seed}  ACC " in out
         assert_same_run(tmp_path / f"work/digits/bocl/bocl-seed{seed}", whole / f"seed-{seed}")
     assert bocl(*words)[1] == "2 of 2 runs already in records\n"
+
+
+def test_the_commands_of_the_guide_run(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    assert run_transcripts(ROOT / "docs/guides/many-runs.md", "ray") == 1
+    assert len(list((tmp_path / "runs/ray").rglob(JOURNAL))) == 2
 
 
 def test_a_worker_that_is_killed_costs_its_round(ray, tmp_path, whole):

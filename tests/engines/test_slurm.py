@@ -18,6 +18,7 @@ from bocl.errors import InputError
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
+from test_docs import ROOT, run_transcripts
 
 pytestmark = [pytest.mark.clusters, pytest.mark.usefixtures("quick")]
 
@@ -160,6 +161,12 @@ def test_the_command_waits_for_what_it_asked_for(bocl, tmp_path, slurm):
     assert err == "1/1  sn  seed 0  finished\n"
     assert "runs/sn-seed0" in out
     assert "#SBATCH --partition=gpu\n" in (slurm / "script").read_text()
+
+
+def test_the_commands_of_the_guide_run(tmp_path, monkeypatch, slurm):
+    monkeypatch.chdir(tmp_path)
+    assert run_transcripts(ROOT / "docs/guides/many-runs.md", "slurm") == 1
+    assert len(list((tmp_path / "runs/slurm").rglob(JOURNAL))) == 2
 
 
 def test_what_is_wrong_with_a_run_is_told_once(tmp_path):
