@@ -35,8 +35,8 @@ def _share(value: float) -> str:
 def overhead() -> str:
     """Return what Ray adds to runs of short and of long rounds."""
     lines = [
-        "| run | rounds of | seconds, as a share of a process | CPU time | turns |",
-        "|---|---|---|---|---|",
+        "| run | rounds of | seconds, as a share of a process | CPU time | turns | others used at most |",
+        "|---|---|---|---|---|---|",
     ]
     for one in _read(SPEED):
         words = one["command"].removeprefix("python -m replication.speed.engines").split(" --")
@@ -46,7 +46,7 @@ def overhead() -> str:
         (low, middle, high), (least, cpu, most) = one["seconds_ratio"], one["cpu_ratio"]
         lines.append(
             f"| {name} | {each:.1f} s | {middle:.3f} ({low:.3f} to {high:.3f}) | {cpu:.3f} ({least:.3f} to {most:.3f}) "
-            f"| {one['counted']} |"
+            f"| {one['counted']} | {one['others']:.1f} cores |"
         )
     return "\n".join(lines)
 
