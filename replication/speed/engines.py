@@ -5,7 +5,7 @@ python -m replication.speed.engines [PRESET] [--set a.b=c] [--turns 10] [--out F
 A run is measured from its first record to its last, in the folder that was asked for: start-up is apart. A ratio is
 that of two runs, one after the other: of the seconds that passed, and of the CPU time of all processes that have a part
 in it, Ray's own too. On a machine that others use, a turn begins when they are quiet, and counts if they stay so. If
-they never do, all turns count; ``others`` of the record is what they used at most.
+they never do, all turns count, and the record says what others used.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def compared(made: Sequence[Made], most_others: float) -> dict[str, Any]:
     return {
         "turns": len(turns),
         "counted": len(pairs),
-        "others": max(one.others for one in made),
+        "most_others": most_others,
         "rounds": made[0].rounds,
         "seconds_ratio": _quarters([ray.run / process.run for process, ray in pairs]),
         "cpu_ratio": _quarters([ray.cpu / process.cpu for process, ray in pairs]),

@@ -149,7 +149,10 @@ class RayCluster:
             return said.result()
         except self._ray.exceptions.RayError as error:
             lines = [line for line in str(error).strip().splitlines() if line.strip()]
-            raise WorkError(f"a worker could not start: {one_line(lines[-1])}") from error
+            raise WorkError(
+                f"a worker could not start: {one_line(lines[-1])}; see that the cluster is well (`ray status`), then "
+                "run the same command again"
+            ) from error
 
     def _has_come(self, said: Future[About]) -> bool:
         """Whether a new worker is there; one that was lost before is replaced, a few times."""
