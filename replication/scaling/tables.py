@@ -51,6 +51,15 @@ def overhead() -> str:
     return "\n".join(lines)
 
 
+def waiting() -> str:
+    """Return what Ray adds to runs that wait in place of training."""
+    found = _read(MEASUREMENTS / "waiting.json")
+    lines = ["| run | rounds of | seconds, as a share of what it waits |", "|---|---|---|"]
+    name = ", ".join(["`digits`", *(f"`{setting}`" for setting in found["settings"])])
+    lines += [f"| {name} | {found['seconds_of_a_round']:.0f} s | {ratio:.4f} |" for ratio in found["ratios"]]
+    return "\n".join(lines)
+
+
 def costs() -> str:
     """Return what the simulator is told."""
     found = _read(MEASUREMENTS / "costs.json")
@@ -125,6 +134,7 @@ def check() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "ray-overhead": overhead,
+    "ray-waiting": waiting,
     "scaling-costs": costs,
     "scaling-study": study,
     "scaling-check": check,
