@@ -85,13 +85,15 @@ def make(engine, orders):
     return ended
 
 
-def worker_pids() -> list[int]:
-    """Return the processes that make runs or train parts, as Ray names them."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+def worker_pids(cluster) -> list[int]:
+    """Return the processes of a cluster that make runs or train parts, as Ray names them."""
+    found, port = [], cluster.address[cluster.address.rindex(":") :].encode()
+    for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if place.read_bytes().startswith((b"ray::RunWorker.make", b"ray::PartWorker.train")):
-                found.append(int(place.parent.name))
+            if (place / "cmdline").read_bytes().startswith((b"ray::RunWorker.make", b"ray::PartWorker.train")):
+                parent = (place / "stat").read_text().rpartition(") ")[2].split()[1]
+                if port in (Path("/proc") / parent / "cmdline").read_bytes():
+                    found.append(int(place.name))
     return found
 
 
@@ -150,12 +152,12 @@ def test_the_commands_of_the_guide_run(cluster, tmp_path, monkeypatch):
     assert len(list((tmp_path / "runs/ray").rglob(JOURNAL))) == 2
 
 
-def test_a_worker_that_is_killed_costs_its_round(ray, tmp_path, whole):
+def test_a_worker_that_is_killed_costs_its_round(cluster, ray, tmp_path, whole):
     killed = []
 
     def kill():
-        soon(lambda: rounds(tmp_path / "seed-0") >= 1 and worker_pids())
-        killed.extend(worker_pids()[:1])
+        soon(lambda: rounds(tmp_path / "seed-0") >= 1 and worker_pids(cluster))
+        killed.extend(worker_pids(cluster)[:1])
         os.kill(killed[0], signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
@@ -214,7 +216,7 @@ def test_a_driver_that_is_killed_and_started_again_goes_on(cluster, tmp_path, wh
         soon(lambda: rounds(tmp_path / "seed-0") >= 1)
         driver.kill()
     at_first = rounds(tmp_path / "seed-0")
-    soon(lambda: not worker_pids())  # no run outlives who asked for it
+    soon(lambda: not worker_pids(cluster))  # no run outlives who asked for it
     subprocess.run(words, check=True, **options)
     assert at_first < rounds(tmp_path / "seed-0")
     assert_same_run(tmp_path / "seed-0", whole / "seed-0")
