@@ -124,10 +124,11 @@ def check() -> str:
     for (workers, pace), some in cases.items():
         kind = "training" if pace is None else f"waiting {pace:g} times as long"
         ratios = [one["ratio"] for one in some]
+        spread = f" ({min(ratios):.2f} to {max(ratios):.2f})" if len(ratios) > 1 else ""
         predicted, measured = (median(one[name] for one in some) for name in ("predicted", "measured"))
         lines.append(
             f"| {workers}, {kind} | {some[0]['runs']} | {predicted:.1f} s "
-            f"| {measured:.1f} s | {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+            f"| {measured:.1f} s | {median(ratios):.2f}{spread} |"
         )
     return "\n".join(lines)
 
