@@ -43,9 +43,12 @@ def overhead() -> str:
         settings = ", ".join(f"`{word.removeprefix('set ')}`" for word in words if word.startswith("set "))
         name = f"`digits`, {settings}" if settings else "`digits`"
         each = one["seconds"]["processes"] / one["rounds"]
-        (low, middle, high), (least, cpu, most) = one["seconds_ratio"], one["cpu_ratio"]
+        seconds, cpu = (
+            f"{middle:.3f}" + (f" ({low:.3f} to {high:.3f})" if one["counted"] > 1 else "")
+            for low, middle, high in (one["seconds_ratio"], one["cpu_ratio"])
+        )
         lines.append(
-            f"| {name} | {each:.1f} s | {middle:.3f} ({low:.3f} to {high:.3f}) | {cpu:.3f} ({least:.3f} to {most:.3f}) "
+            f"| {name} | {each:.1f} s | {seconds} | {cpu} "
             f"| {one['counted']} | {max(made['others'] for made in one['made']):.1f} cores |"
         )
     return "\n".join(lines)
