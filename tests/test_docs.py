@@ -6,6 +6,8 @@
     ```sh                `make` and `pip`: the targets exist
     ```text              not code
     ```python avalanche  run where Avalanche is installed (tests/test_avalanche.py), compiled elsewhere
+    ```console ray       run where Ray is installed (tests/engines/test_ray.py); elsewhere options are checked
+    ```console slurm     and so where submitit is (tests/engines/test_slurm.py)
     ```LANGUAGE no-run   needs data, a GPU or minutes: syntax, options and configs are checked, nothing is run
 
 A block whose first line is a comment with the name of a file is written to that file. In a transcript, a line `…`
@@ -133,6 +135,19 @@ def test_every_block_of_a_page_runs(page, digits, tmp_path, monkeypatch):
                 assert other == "text", f"a block of {other}: say in this file what to do with it"
 
 
+def run_transcripts(page: Path, where: str) -> int:
+    """Run in this folder the commands of a page that need ``where``; return how many there were."""
+    commands = []
+    for block in blocks(page):
+        if block.file:
+            Path(block.file).write_text(block.text, encoding="utf-8")
+        if block.language == "console" and block.info == where:
+            commands += [command for command, _ in block.commands]
+    for command in commands:
+        call(command)
+    return len(commands)
+
+
 def check_options(command: str) -> None:
     """Parse a command line without running it; the config of a run must be right."""
     name, *words = shlex.split(command)[1:]
@@ -183,7 +198,7 @@ def test_a_transcript_that_is_not_what_happens_is_found(shown, same):
 
 def test_few_blocks_are_not_run():
     every = [block for page in PAGES for block in blocks(page) if block.language in ("python", "console")]
-    assert {block.info for block in every} == {"", "no-run", "avalanche"}
+    assert {block.info for block in every} == {"", "no-run", "avalanche", "ray", "slurm"}
     assert sum(block.info == "no-run" for block in every) <= 6
     assert len(every) > 30
 

@@ -82,7 +82,7 @@ def test_every_module_the_library_imports_is_a_requirement():
             ],
         ),
         ("examples", ["avalanche"]),
-        ("replication", ["replication", "peft"]),
+        ("replication", ["replication", "peft", "ray"]),
         (".ci", ["dev"]),
     ],
 )

@@ -2,9 +2,11 @@
 
 python -m replication.scaling.check [--out replication/measurements/scaling/check.json]
 
-Runs of `digits` are made on a Ray cluster by 1, 2 and 4 workers, and replayed (``replay.py``) by 1, 2, 4 and 16 that
-wait where others train. What the simulator is told of a run was recorded in this process, without Ray, before and
-after. On this machine workers that train share its cores; those that wait do not need any.
+Runs of `digits` are made on a Ray cluster by 1, 2 and 4 workers. What the simulator is told of each is what its journal
+says that its rounds and tasks took, as of runs on a GPU (``profiles.py``). So the cores that workers share, with each
+other and with others who use the machine, are in what it is told; who waits for whom, and for how long, is not. Then a
+run is recorded, and replayed (``replay.py``) by up to 16 workers that wait where others train, in the end so shortly
+that the driver cannot follow. The clock starts when all workers are there.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,50 +21,48 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from bocl.records.run_log import JOURNAL
 from replication.scaling import MEASUREMENTS, write_measurement
 from replication.scaling.costs import SMALL, make_all
+from replication.scaling.profiles import profile
 from replication.scaling.replay import Recorded, ReplayingCluster, TimedCluster, record, steps, write_replay
-from replication.scaling.simulate import Costs, simulate
+from replication.scaling.simulate import Costs, Steps, simulate
 
 TRAINING = (1, 2, 4)  # workers
-WAITING = (1, 2, 4, 16)
-PACE = 2.0  # of waiting
+WAITING = ((1, 0.5), (2, 0.5), (4, 0.5), (16, 0.5), (16, 0.01))  # workers, and how long they wait for what took 1.0
 
 
 def took(kind: type[TimedCluster], workers: int, runs: int, place: Path, data: str | None) -> float:
-    """Return the seconds from when runs are asked for until the last is known to have ended."""
+    """Return the seconds from when all workers are there until the last run is known to have ended."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": workers, "include_dashboard": False})
     try:
         engine = kind(cluster.address, workers)
         make_all(engine, SMALL, runs, place, data)
-        return max(end for _, end in engine.spans) - engine.asked
+        return max(end for _, end in engine.spans) - engine.began
     finally:
         cluster.shutdown()
 
 
-def compare(workers: int, runs: int, recorded: Sequence[Recorded] | None, costs: Costs) -> dict[str, Any]:
-    """Make a study and simulate it; replayed if there is a recorded run, otherwise for real."""
+def compare(
+    workers: int, runs: int, costs: Costs, recorded: Sequence[Recorded] = (), pace: float | None = None
+) -> dict[str, Any]:
+    """Make a study and simulate it: at a pace, a recorded run is replayed; otherwise runs are made."""
     with tempfile.TemporaryDirectory() as place:
-        if recorded is not None:
-            data = write_replay(recorded, Path(place), PACE)
+        if pace is not None:
+            data = write_replay(recorded, Path(place), pace)
             measured = took(ReplayingCluster, workers, runs, Path(place), data)
-            known = tuple((PACE * seconds, size) for seconds, size in steps(recorded))
-            predicted = simulate([known] * runs, workers, costs)
+            known: list[Steps] = [tuple((pace * seconds, size) for seconds, size in steps(recorded))] * runs
         else:
-            before = record(SMALL)
             measured = took(TimedCluster, workers, runs, Path(place), None)
-            after = record(SMALL)
-            known = tuple(
-                ((one + other) / 2, size) for (one, size), (other, _) in zip(steps(before), steps(after), strict=True)
-            )
-            predicted = simulate([known] * runs, workers, costs, cores=os.cpu_count())
+            known = [profile(Path(place) / f"run-{number}" / JOURNAL) for number in range(runs)]
+        predicted = simulate(known, workers, costs)
     return {
-        "training": recorded is None,
+        "pace": pace,
         "workers": workers,
         "runs": runs,
-        "seconds_of_a_run": sum(seconds for seconds, _ in known),
+        "seconds_of_a_run": sum(seconds for run in known for seconds, _ in run) / runs,
         "predicted": predicted.seconds,
         "measured": measured,
         "ratio": predicted.seconds / measured,
@@ -81,14 +80,16 @@ def check_command(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     before = os.getloadavg()[0]
     measured = json.loads((MEASUREMENTS / "costs.json").read_text(encoding="utf-8"))["costs"]
-    costs = Costs(**{**measured, "engine": 0.0})  # the cluster is there already
+    costs = Costs(**{**measured, "engine": 0.0, "worker": 0.0})
     recorded = record(SMALL)
     found = []
-    for turn in range(turns):
-        for workers, run in [*((one, None) for one in TRAINING), *((one, recorded) for one in WAITING)]:
-            found.append({"turn": turn, **compare(workers, runs if run is None else 4 * runs, run, costs)})
+    for _ in range(turns):
+        for workers in TRAINING:
+            found.append(compare(workers, runs, costs))
             typer.echo(found[-1], err=True)
-            time.sleep(1)
+        for workers, pace in WAITING:
+            found.append(compare(workers, max(runs, 4 * workers), costs, recorded, pace))
+            typer.echo(found[-1], err=True)
     write_measurement(out, {"studies": found}, before)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,16 +79,22 @@ class Replaying(RunWorker):
 
 
 class TimedCluster(RayCluster):
-    """An engine that notes times.
+    """An engine that gives its workers their first runs when all of them are there, and notes times.
 
     asked  when runs were asked for
+    began  when all workers were there
     spans  of every run: when a worker was given it, and when that was known to have ended
     """
 
     def __init__(self, address: str | None, workers: int) -> None:
         super().__init__(address, "cpu", workers)
-        self.asked = 0.0
+        self.asked = self.began = 0.0
         self.spans: list[tuple[float, float]] = []
+        self._all_there = threading.Barrier(workers, self._begin)
+        self._this_thread = threading.local()  # which has one worker at a time
+
+    def _begin(self) -> None:
+        self.began = time.perf_counter()
 
     def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
         """Make runs; see ``Engine``."""
@@ -95,6 +102,9 @@ class TimedCluster(RayCluster):
         super().__call__(orders, ended)
 
     def _follow(self, *arguments: Any) -> str:
+        if not hasattr(self._this_thread, "waited"):
+            self._this_thread.waited = True
+            self._all_there.wait()
         began = time.perf_counter()
         said = super()._follow(*arguments)
         self.spans.append((began, time.perf_counter()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import resource
 import shutil
 import signal
@@ -18,11 +17,13 @@ import pytest
 from engine_examples import SMALL, StoppedHere, assert_same_run, rounds, small, soon, stop_after, tensors
 
 from bocl.engines.orders import RunOrder
+from bocl.engines.shared_arrays import LARGE
 from bocl.errors import InputError, WorkError
 from bocl.experiment.provenance import versions
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
+from test_docs import ROOT, run_transcripts
 
 pytestmark = [
     pytest.mark.clusters,
@@ -84,13 +85,15 @@ def make(engine, orders):
     return ended
 
 
-def worker_pids() -> list[int]:
-    """Return the processes that make runs or train parts, as Ray names them."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+def worker_pids(cluster) -> list[int]:
+    """Return the processes of a cluster that make runs or train parts, as Ray names them."""
+    found, port = [], cluster.address[cluster.address.rindex(":") :].encode()
+    for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if place.read_bytes().startswith((b"ray::RunWorker.make", b"ray::PartWorker.train")):
-                found.append(int(place.parent.name))
+            if (place / "cmdline").read_bytes().startswith((b"ray::RunWorker.make", b"ray::PartWorker.train")):
+                parent = (place / "stat").read_text().rpartition(") ")[2].split()[1]
+                if port in (Path("/proc") / parent / "cmdline").read_bytes():
+                    found.append(int(place.name))
     return found
 
 
@@ -142,12 +145,19 @@ def test_a_study_that_was_begun_here_goes_on_in_a_cluster(bocl, cluster, tmp_pat
     assert bocl(*words)[1] == "2 of 2 runs already in records\n"
 
 
-def test_a_worker_that_is_killed_costs_its_round(ray, tmp_path, whole):
+def test_the_commands_of_the_guide_run(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    assert run_transcripts(ROOT / "docs/guides/many-runs.md", "ray") == 1
+    assert len(list((tmp_path / "runs/ray").rglob(JOURNAL))) == 2
+
+
+def test_a_worker_that_is_killed_costs_its_round(cluster, ray, tmp_path, whole):
     killed = []
 
     def kill():
-        soon(lambda: rounds(tmp_path / "seed-0") >= 1 and worker_pids())
-        killed.extend(worker_pids()[:1])
+        soon(lambda: rounds(tmp_path / "seed-0") >= 1 and worker_pids(cluster))
+        killed.extend(worker_pids(cluster)[:1])
         os.kill(killed[0], signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
@@ -206,10 +216,42 @@ def test_a_driver_that_is_killed_and_started_again_goes_on(cluster, tmp_path, wh
         soon(lambda: rounds(tmp_path / "seed-0") >= 1)
         driver.kill()
     at_first = rounds(tmp_path / "seed-0")
-    soon(lambda: not worker_pids())  # no run outlives who asked for it
+    soon(lambda: not worker_pids(cluster))  # no run outlives who asked for it
     subprocess.run(words, check=True, **options)
     assert at_first < rounds(tmp_path / "seed-0")
     assert_same_run(tmp_path / "seed-0", whole / "seed-0")
+
+
+OWN_CLUSTER = """
+import sys
+from pathlib import Path
+from engine_examples import small
+from bocl.engines.orders import RunOrder
+from bocl.engines.ray_engine import RayCluster
+
+if __name__ == "__main__":
+    engine = RayCluster(None, "cpu", 1)
+    print(engine._ray.get_runtime_context().gcs_address, flush=True)
+    sys.stdin.readline()
+    engine([RunOrder.of("run", small("method=sn", "stream.tasks=1"), Path(sys.argv[1]))], lambda _, error: print(error))
+"""
+
+
+def test_a_cluster_that_is_started_for_one_command_lets_nobody_else_in(tmp_path, capfd):
+    from bocl.engines.ray_engine import RayCluster
+
+    (tmp_path / "own.py").write_text(OWN_CLUSTER)
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, str(tmp_path / "own.py"), str(tmp_path / "run")]
+    options = {"env": {**os.environ, "PYTHONPATH": paths}, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, stderr=subprocess.DEVNULL, **options) as owner:
+        address = owner.stdout.readline().strip()
+        with pytest.raises(InputError, match=f"--address {address}: this Ray cluster lets in who has its token; set"):
+            RayCluster(address, "cpu", None)
+        assert capfd.readouterr().err == ""
+        assert owner.communicate("\n")[0] == "\n"
+    assert rounds(tmp_path / "run") == 0
+    assert (tmp_path / "run" / JOURNAL).is_file()
 
 
 def test_what_is_wrong_with_a_run_is_told_once(ray, tmp_path):
@@ -308,11 +350,12 @@ def test_nodes_of_different_types_are_refused_unless_they_are_allowed(cluster):
 
 
 def test_runs_of_the_same_tasks_share_them(ray, tmp_path):
-    orders = [order(tmp_path / "one"), order(tmp_path / "two", "method=sn"), order(tmp_path / "three", "seed=1")]
+    settings = {"one": (), "two": ("method=sn",), "three": ("stream.tasks=2",)}
+    orders = [order(tmp_path / name, *overrides) for name, overrides in settings.items()]
     one, two, three = map(ray._stream, orders)
     assert one is two is not three
-    assert one.large == three.large != []  # tasks of another seed are other permutations of the same samples
-    assert len(pickle.dumps(three.rest)) < 10_000
+    assert one.large == three.large != []  # its tasks are made of the same samples
+    assert len(three.rest) < LARGE
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1", "127.0.0.1:x"])
