@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +30,18 @@ HASHES = {
 
 def keel_table(name: str, data: Path | str | None = None) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     """Return the features (n, columns) and labels (n,) of a table; a column of words holds their places in order."""
-    file = PackageFile(PACKAGE, VERSION, f"{FOLDER}/{name}.dat", HASHES[name])
-    text = read_package_file(file, search_folders(data)).decode()
+    return _read(PackageFile(PACKAGE, VERSION, f"{FOLDER}/{name}.dat", HASHES[name]), tuple(search_folders(data)))
+
+
+@lru_cache(maxsize=len(HASHES))
+def _read(file: PackageFile, folders: tuple[Path, ...]) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    text = read_package_file(file, folders).decode()
     lines = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line and line[0] != "@"]
     *columns, labels = (np.array(column) for column in zip(*lines, strict=True))
-    return np.stack([_numbers(column) for column in columns], axis=1), labels
+    features = np.stack([_numbers(column) for column in columns], axis=1)
+    for shared in (features, labels):
+        shared.flags.writeable = False
+    return features, labels
 
 
 def _numbers(column: NDArray[np.str_]) -> NDArray[np.float64]:
