@@ -55,8 +55,9 @@ def study(runs: Sequence[RunSummary], classes: Sequence[int]) -> str:
             widths = json.dumps(scaled(shape, size, classes), separators=(",", ":"))
             entries.append(f'[[run]]\nmethod = "independent"\nname = "{name}{ending}"\n')
             entries.append(f'set = ["network.arguments.hidden={widths}"]\n\n')
-    head = f'# Constants that store as much as a search; made by sizes.py.\non = ["{PRESET}"]\nseeds = [0, 1, 2, 3, 4, 5, 6, 7]\n'
-    return f"{head}\n{''.join(entries)}".rstrip("\n") + "\n"
+    head = "# Constants that store as much as a search; made by sizes.py."
+    rest = f'on = ["{PRESET}"]\nseeds = [0, 1, 2, 3, 4, 5, 6, 7]\n\n{"".join(entries)}'
+    return f"{head}\n{rest}".rstrip("\n") + "\n"
 
 
 def classes_of(runs: Sequence[RunSummary]) -> list[int]:

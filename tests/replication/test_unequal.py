@@ -1,4 +1,4 @@
-"""Tasks that are unlike: constants of a search's size, sizes within a total, and tables that are what the records say."""
+"""Tasks that are unlike: constants of a search's size, sizes within a total, and the tables made from records."""
 
 from __future__ import annotations
 
