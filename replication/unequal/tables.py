@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import exp, log, sqrt
 from statistics import fmean
 
@@ -40,6 +40,12 @@ def runs() -> Mapping[str, dict[int, RunSummary]]:
         if run.finished:
             found.setdefault(name_of(run), {})[run.seed] = run
     return found
+
+
+def with_half(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of values of as many seeds, and half of its interval."""
+    spread = Spread.of(values)
+    return spread.mean, float(student.ppf((1 + SURE) / 2, len(values) - 1)) * (spread.sd or 0.0) / sqrt(len(values))
 
 
 def size_of(by_seed: BySeed) -> float:
@@ -126,9 +132,8 @@ def equal_accuracy_table() -> str:
         ratios = [log(run.tasks[-1].stored / needed(run)) for run in runs()[name].values()]
         kept = [ratio for ratio in ratios if ratio == ratio]
         if len(kept) > 1:
-            spread = Spread.of(kept)
-            half = float(student.ppf((1 + SURE) / 2, len(kept) - 1)) * (spread.sd or 0.0) / sqrt(len(kept))
-            low, middle, high = (f"{exp(value):.0%}" for value in (spread.mean - half, spread.mean, spread.mean + half))
+            mean, half = with_half(kept)
+            low, middle, high = (f"{exp(value):.0%}" for value in (mean - half, mean, mean + half))
             lines.append(f"| `{name}` | {len(kept)} of {len(ratios)} | {middle} ({low} to {high}) |")
     return "\n".join(lines)
 
@@ -197,46 +202,45 @@ def headroom_table() -> str:
             for seed, scores in test.items():
                 picked = chosen(by(seed), total)
                 reached[seed] = fmean(scores[name][at] for name, at in picked.items())
-            gains = Spread.of([reached[seed] - constant[seed] for seed in sorted(test)])
-            half = float(student.ppf((1 + SURE) / 2, len(test) - 1)) * (gains.sd or 0.0) / sqrt(len(test))
-            cells += [percent(fmean(reached.values())), f"{points(gains.mean)} ± {100 * half:.2f}"]
+            gain, half = with_half([reached[seed] - constant[seed] for seed in sorted(test)])
+            cells += [percent(fmean(reached.values())), f"{points(gain)} ± {100 * half:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def by_table() -> str:
-    """Return for every table the front, what the oracle takes at the size of `bocl`, and what `bocl` did."""
-    if len(front()) < len(SIZES) or "bocl" not in runs():
+def by_table(search: str) -> str:
+    """Return for every table the front, what the oracle takes at the size of a search, and what that did."""
+    searched = list(runs().get(search, {}).values())
+    if len(front()) < len(SIZES) or not searched:
         return OPEN
-    test, searched = front_scores("test"), [run for run in runs()["bocl"].values() if run.seed in front_scores("test")]
+    test, parameters = front_scores("test"), front_parameters()
     picked = [chosen(others(run.seed), run.tasks[-1].stored) for run in searched]
     lines = [
-        f"| table | {' | '.join(f'{size}, {size // 2}' for size in SIZES)} | oracle at the size of `bocl` | it stores "
-        "| `bocl` | it stores |",
+        f"| table | {' | '.join(f'{size}, {size // 2}' for size in SIZES)} | oracle | stores | `{search}` | stores |",
         f"|---|{'---|' * len(SIZES)}---|---|---|---|",
     ]
-    for name, parameters in sorted(front_parameters().items()):
-        tasks = [(run, at) for run in searched for at, task in enumerate(run.tasks) if task.name == name]
-        levels = [percent(fmean(scores[name][at] for scores in test.values())) for at in range(len(SIZES))]
-        oracle = [test[run.seed][name][one[name]] for run, one in zip(searched, picked, strict=True)]
-        spent = fmean(parameters[one[name]] for one in picked)
-        took = fmean(sum(run.tasks[at].parameters.values()) for run, at in tasks)
-        reached = fmean(run.tasks[-1].row[at] for run, at in tasks)
-        cells = [name, *levels, percent(fmean(oracle)), short_count(spent), percent(reached), short_count(took)]
+    for name in sorted(parameters):
+        places = [next(at for at, task in enumerate(run.tasks) if task.name == name) for run in searched]
+        levels = [fmean(scores[name][at] for scores in test.values()) for at in range(len(SIZES))]
+        oracle = fmean(test[run.seed][name][one[name]] for run, one in zip(searched, picked, strict=True))
+        reached = fmean(run.tasks[-1].row[at] for run, at in zip(searched, places, strict=True))
+        spent = fmean(parameters[name][one[name]] for one in picked)
+        took = fmean(sum(run.tasks[at].parameters.values()) for run, at in zip(searched, places, strict=True))
+        cells = [name, *map(percent, (*levels, oracle)), short_count(spent), percent(reached), short_count(took)]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", _oracle_line(searched, picked)])
-
-
-def _oracle_line(searched: Sequence[RunSummary], picked: Sequence[Mapping[str, int]]) -> str:
-    test = front_scores("test")
-    reached = [
+    by_oracle = [
         fmean(test[run.seed][name][at] for name, at in one.items()) for run, one in zip(searched, picked, strict=True)
     ]
-    gains = Spread.of([value - accuracy(run) for value, run in zip(reached, searched, strict=True)])
-    half = float(student.ppf((1 + SURE) / 2, len(reached) - 1)) * (gains.sd or 0.0) / sqrt(len(reached))
-    return (
-        f"- All tables: the oracle reaches {percent(fmean(reached))} at the size of `bocl`, seed by seed; "
-        f"less `bocl` {points(gains.mean)} ± {100 * half:.2f} points."
+    gain, half = with_half([value - accuracy(run) for value, run in zip(by_oracle, searched, strict=True)])
+    stopped = fmean(task.limit == "budget" for run in searched for task in run.tasks)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"- All tables: at the size of `{search}`, seed by seed, the oracle reaches {percent(fmean(by_oracle))}, "
+            f"{points(gain)} ± {100 * half:.2f} points more.",
+            f"- What a task may store kept `{search}` from growing further in {stopped:.0%} of the tasks.",
+        ]
     )
 
 
@@ -247,7 +251,8 @@ def tables() -> dict[str, Callable[[], str]]:
         "compared": compared_table,
         "equal-accuracy": equal_accuracy_table,
         "headroom": headroom_table,
-        "by-table": by_table,
+        "by-table": partial(by_table, "bocl"),
+        "by-table-total": partial(by_table, "bocl-total"),
     }
 
 

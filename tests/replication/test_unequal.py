@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import math
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from bocl.experiment.build import build_base, build_method
 from bocl.experiment.study import jobs, load_study
+from bocl.settings import to_plain
 from bocl.tasks.arrays import from_arrays
 from replication.tables import filled
 from replication.unequal import sizes, tables
 
 CLASSES = [7, 26, 2, 10]
+SEARCHES = load_study(str(sizes.HERE / "studies" / "searches.toml"))
+
+
+def config_of(name):
+    (job,) = jobs([SEARCHES], names=[name], seeds=[0])
+    return job.config()
 
 
 def test_the_tables_of_the_page_are_what_the_records_say():
@@ -30,20 +39,11 @@ def test_the_constants_are_made_from_the_records():
 def test_the_recipe_is_the_best_that_was_tried():
     tried = {name: by_seed[100] for name, by_seed in tables.runs().items() if name.startswith("recipe-")}
     best = max(tried.values(), key=lambda run: fmean(run.tasks[-1].validation_row))
-    (config, *_) = (
-        job.config() for job in jobs([load_study(str(sizes.HERE / "studies" / "searches.toml"))], seeds=[0])
-    )
-    assert best.config["recipe"] == {**best.config["recipe"], "epochs": config.recipe.epochs}
-    assert best.config["recipe"]["learning_rate"] == config.recipe.learning_rate
+    assert best.config["recipe"] == to_plain(config_of("bocl"))["recipe"]
 
 
 def test_what_constants_store_is_what_a_learner_stores():
-    (job,) = (
-        job
-        for job in jobs([load_study(str(sizes.HERE / "studies" / "searches.toml"))], seeds=[0])
-        if job.name == "front-16"
-    )
-    config = job.config()
+    config = config_of("front-16")
     learner = build_method(config, build_base(config), "cpu")
     for task in from_arrays([(torch.randn(6 * each, 64), torch.arange(6 * each) % each) for each in CLASSES]):
         learner.learn(task)
@@ -55,6 +55,19 @@ def test_a_shape_is_scaled_in_its_proportions():
     wide, narrow = sizes.scaled((30, 10), sizes.stored((20, 10), CLASSES), CLASSES)
     assert wide == pytest.approx(3 * narrow, abs=2)
     assert sizes.stored((wide, narrow), CLASSES) == pytest.approx(sizes.stored((20, 10), CLASSES), rel=0.05)
+
+
+def test_what_a_constant_needs_lies_between_two_sizes(monkeypatch):
+    def run(accuracy, stored):
+        return SimpleNamespace(seed=3, figures=lambda: {"accuracy": accuracy}, tasks=[SimpleNamespace(stored=stored)])
+
+    levels = zip(tables.SIZES, (0.5, 0.7, 0.8, 0.9), (10, 100, 1000, 10_000), strict=True)
+    front = {size: {3: run(accuracy, stored)} for size, accuracy, stored in levels}
+    monkeypatch.setattr(tables, "front", lambda: front)
+    assert tables.needed(run(0.6, 1)) == pytest.approx(10**1.5)
+    assert tables.needed(run(0.89, 1)) == pytest.approx(10**3.9)
+    assert math.isnan(tables.needed(run(0.91, 1)))
+    assert math.isnan(tables.needed(run(0.49, 1)))
 
 
 def test_sizes_within_a_total_are_the_best_there_are(monkeypatch):
