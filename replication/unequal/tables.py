@@ -19,7 +19,7 @@ from scipy.stats import t as student
 from bocl.records.summary import RunSummary, find_runs, summarise
 from bocl.report.figures import percent_with_sd, short_count
 from bocl.report.systems import Spread
-from bocl.wording import duration, percent, points
+from bocl.wording import percent, points
 from replication.evaluation.tables import SURE, BySeed, Difference, accuracy
 from replication.records import name_of
 from replication.tables import filled
@@ -75,8 +75,8 @@ def tried_table() -> str:
 def compared_table() -> str:
     """Return every search, and what it is compared with."""
     lines = [
-        "| system | seeds | accuracy | parameters | `bocl` of this size less it | | children | time |",
-        "|---|---|---|---|---|---|---|---|",
+        "| system | seeds | accuracy | parameters | `bocl` of this size less it | | children of a task |",
+        "|---|---|---|---|---|---|---|",
     ]
     missing = []
     for search, rivals in GROUPS.items():
@@ -95,7 +95,6 @@ def _row(name: str, search: str, by_seed: BySeed) -> str:
     difference = Difference.of(runs()[search], by_seed, COMPARISONS, LEVEL) if name != search else None
     children = fmean(max(1, len(task.trials)) for run in by_seed.values() for task in run.tasks)
     share = f" ({size_of(by_seed) / size_of(runs()[search]):.0%})" if name != search else ""
-    seconds = fmean(float(run.figures()["seconds"]) for run in by_seed.values())
     cells = [
         f"`{name}`",
         str(len(by_seed)),
@@ -104,7 +103,6 @@ def _row(name: str, search: str, by_seed: BySeed) -> str:
         str(difference or ""),
         difference.verdict if difference else "",
         f"{children:.1f}",
-        duration(seconds),
     ]
     return f"| {' | '.join(cells)} |"
 
