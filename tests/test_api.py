@@ -25,7 +25,7 @@ NAMES = {
     *("Problem", "Searcher", "TaskRecord", "Trial"),
     *("TaskStarted", "RoundStarted", "EpochDone", "OutOfMemory", "TrialDone", "TaskDone"),
     *("Split", "Task", "TaskStream", "from_arrays", "from_texts"),
-    *("permuted_digits", "permuted_mnist", "mixed_mnist", "split_cifar100", "text_sections"),
+    *("permuted_digits", "permuted_mnist", "mixed_mnist", "split_cifar100", "text_sections", "keel_tables"),
 }
 
 

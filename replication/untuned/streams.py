@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bocl.seeding import seed_for
 from bocl.tasks.cifar100 import load_cifar100
 from bocl.tasks.mnist import load_mnist
+from bocl.tasks.table_files import keel_table
 from bocl.tasks.text_files import mails, package_texts, reuters_texts
 from replication.untuned.features import (
     STEP,
@@ -30,7 +31,6 @@ from replication.untuned.sources import (
     LANGUAGES,
     Sources,
     fashion_images,
-    keel_table,
     prompts,
     recordings,
 )
@@ -95,7 +95,7 @@ def pool_of(name: str, by_class: dict[str, NDArray[Any]]) -> Pool:
 @cache
 def keel_pool(sources: Sources, name: str) -> Pool:
     """Return a KEEL table by class."""
-    features, labels = keel_table(sources.raw, name)
+    features, labels = keel_table(name, sources.raw)
     return pool_of(name, {str(label): features[labels == label] for label in np.unique(labels)})
 
 

@@ -62,6 +62,7 @@ _HOME = {
     "bocl.search.problem": ("Problem", "Searcher"),
     "bocl.search.settings": ("SearchSettings",),
     "bocl.tasks.arrays": ("from_arrays", "from_texts"),
+    "bocl.tasks.keel_tables": ("keel_tables",),
     "bocl.tasks.mixed": ("mixed_mnist",),
     "bocl.tasks.permuted": ("permuted_digits", "permuted_mnist"),
     "bocl.tasks.split": ("split_cifar100",),

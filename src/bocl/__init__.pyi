@@ -82,6 +82,7 @@ from bocl.search.problem import Searcher as Searcher
 from bocl.search.settings import SearchSettings as SearchSettings
 from bocl.tasks.arrays import from_arrays as from_arrays
 from bocl.tasks.arrays import from_texts as from_texts
+from bocl.tasks.keel_tables import keel_tables as keel_tables
 from bocl.tasks.mixed import mixed_mnist as mixed_mnist
 from bocl.tasks.permuted import permuted_digits as permuted_digits
 from bocl.tasks.permuted import permuted_mnist as permuted_mnist

