@@ -90,7 +90,7 @@ def worker_pids() -> list[int]:
     found = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if place.read_bytes().startswith((b"ray::RunWorker.make", b"ray::PartWorker.train")):
+            if place.read_bytes().startswith((b"ray::RunWorker.make", b"ray::PartActor.train")):
                 found.append(int(place.parent.name))
     return found
 
@@ -110,9 +110,9 @@ def test_a_run_s_rounds_are_split_over_two_nodes(ray, tmp_path, whole):
 
 def test_helpers_that_are_in_the_way_of_a_run_give_it_their_place(ray):
     """As after a node was lost: those that are left hold all there is."""
-    from bocl.engines.ray_workers import PartWorker
+    from bocl.engines.ray_workers import PartActor
 
-    parts = [ray._start(PartWorker, "cpu", None) for _ in range(2)]
+    parts = [ray._start(PartActor, "cpu", None) for _ in range(2)]
     for part in parts:
         ray._told(part.about.remote().future())
     ray._hire()

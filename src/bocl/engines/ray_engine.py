@@ -23,7 +23,7 @@ from typing import Any
 
 from bocl.engines.mirror import Mirror
 from bocl.engines.orders import RunOrder
-from bocl.engines.ray_workers import About, Ended, PartWorker, RunWorker
+from bocl.engines.ray_workers import About, Ended, PartActor, RunWorker
 from bocl.engines.shared_arrays import ArrayStore, Packed
 from bocl.errors import BoclError, InputError, WorkError
 from bocl.experiment.build import build_stream, module_of
@@ -104,7 +104,7 @@ class RayCluster:
         helpers = min(single.search.parts, self.most_parts) - 1 if single else 0
         try:
             imports = single.network.build if single and module_of(single.network) else None
-            parts = [self._start(PartWorker, self._device, imports) for _ in range(helpers)]
+            parts = [self._start(PartActor, self._device, imports) for _ in range(helpers)]
             for actor in parts:
                 self._check(self._told(actor.about.remote().future()))
             for _ in range(min(len(orders), self.most_parts - helpers)):

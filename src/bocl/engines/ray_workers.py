@@ -95,7 +95,7 @@ class RunWorker:
                     return
 
 
-class PartWorker:
+class PartActor:
     """An actor that trains parts of rounds (``part_server.py``).
 
     imports  ``package.module:function`` of the user's that makes the network, whose classes it must know
@@ -111,10 +111,10 @@ class PartWorker:
         """Describe this actor."""
         return about(self._device)
 
-    def train(self, number: int, boxed: list[Any], asked: Round, works: Sequence[PartWork]) -> list[PartDone]:
-        """Train parts of a round; the box holds a reference to subject ``number``, which is fetched when it is new."""
-        if self._server.given != number:
-            self._server.give(number, needed("ray", "ray", "parts of rounds come through Ray").get(boxed[0]))
+    def train(self, name: str, boxed: list[Any], asked: Round, works: Sequence[PartWork]) -> list[PartDone]:
+        """Train parts of a round; the box holds a reference to the subject of this name, which is fetched when it is new."""
+        if self._server.given != name:
+            self._server.give(name, needed("ray", "ray", "parts of rounds come through Ray").get(boxed[0]))
         return self._server.train(asked, works)
 
 
@@ -125,7 +125,7 @@ class RayHelper:
         self._ray = needed("ray", "ray", "parts of rounds go through Ray")
         self._actor = actor
         self._device = device
-        self._shared: tuple[int, Any] = (-1, None)  # a subject's number, and where the cluster keeps it
+        self._shared: tuple[str, Any] = ("", None)  # a subject's name, and where the cluster keeps it
         self._begun: tuple[Subject, Round, Sequence[PartWork]] | None = None
         self._coming: Any = None
         self._here: PartServer | None = None
@@ -134,9 +134,9 @@ class RayHelper:
         """Begin this work; see ``Helper``."""
         self._begun, self._coming = (subject, asked, works), None
         if self._actor is not None:
-            if self._shared[0] != subject.number:
-                self._shared = subject.number, self._ray.put(subject.packed())
-            self._coming = self._actor.train.remote(subject.number, [self._shared[1]], asked, works)
+            if self._shared[0] != subject.name:
+                self._shared = subject.name, self._ray.put(subject.packed())
+            self._coming = self._actor.train.remote(subject.name, [self._shared[1]], asked, works)
 
     def result(self) -> list[PartDone]:
         """Wait for what was begun; see ``Helper``."""
@@ -152,8 +152,8 @@ class RayHelper:
                 self._actor = None
         if self._here is None:
             self._here = PartServer(resolve_device(self._device))
-        if self._here.given != subject.number:
-            self._here.give(subject.number, subject.packed())
+        if self._here.given != subject.name:
+            self._here.give(subject.name, subject.packed())
         return self._here.train(asked, works)
 
     def drop(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Protocol
 
 from bocl.engines.part_server import Subject, on_device
@@ -41,7 +40,6 @@ class SpreadTrainer:
 
     def __init__(self, helpers: Sequence[Helper]) -> None:
         self._helpers = helpers
-        self._numbers = count()
         self._subject: Subject | None = None
         self._cache = StepCache()
 
@@ -55,7 +53,7 @@ class SpreadTrainer:
     ) -> list[TrainedChild]:
         """Train a round; see ``RoundTrainer``. Of epochs, those of this process are told."""
         if self._subject is None or self._subject.data is not data:
-            self._subject, self._cache = Subject(next(self._numbers), network, data), StepCache()
+            self._subject, self._cache = Subject(network, data), StepCache()
         subject, listener = self._subject, Listener(callback)
 
         def begin() -> PartsTrainer:
