@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from bocl.engines.orders import Engine, RunOrder
+from bocl.engines.orders import Engine, RunOrder, make_unfinished
 from bocl.engines.part_process import PartProcess
 from bocl.engines.spread import SpreadTrainer
 from bocl.errors import WorkError
@@ -38,7 +38,7 @@ def run_grid_on(
         RunOrder.of(f"{config.method}  seed {config.seed}", config, folder, data=data, audit=audit)
         for config, folder in grid
     ]
-    engine(orders, ended)
+    make_unfinished(engine, orders, ended)
     return {folder: failed[folder] for _, folder in grid if folder in failed}
 
 

@@ -112,7 +112,7 @@ class PartActor:
         return about(self._device)
 
     def train(self, name: str, boxed: list[Any], asked: Round, works: Sequence[PartWork]) -> list[PartDone]:
-        """Train parts of a round; the box holds a reference to the subject of this name, which is fetched when it is new."""
+        """Train parts of a round; the box holds a reference to the subject, which is fetched if it is new."""
         if self._server.given != name:
             self._server.give(name, needed("ray", "ray", "parts of rounds come through Ray").get(boxed[0]))
         return self._server.train(asked, works)

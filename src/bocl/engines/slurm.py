@@ -26,7 +26,6 @@ from bocl.errors import BoclError, InputError
 from bocl.extras import needed
 from bocl.records.files import write_whole
 from bocl.records.interrupts import stopping_on_terminate
-from bocl.records.progress import progress_of
 from bocl.records.run_log import JOURNAL
 from bocl.wording import counted, one_line
 
@@ -88,17 +87,12 @@ class SlurmArray:
 
     def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
         """Make runs; see ``Engine``. When this ends early, the elements go on."""
-        waiting: dict[str, tuple[RunOrder, Any]] = {}
-        for order in orders:
-            if _is_finished(order):
-                ended(order, "")
-            else:
-                waiting[_key(order)] = order, None
-        jobs = self._jobs_of([order for order, _ in waiting.values()])
+        waiting = {_key(order): order for order in orders}
+        jobs = self._jobs_of(orders)
         try:
             while jobs:
                 for key in [key for key, job in jobs.items() if job.done()]:
-                    ended(waiting[key][0], self._said(jobs.pop(key)))
+                    ended(waiting[key], self._said(jobs.pop(key)))
                 time.sleep(LOOK if jobs else 0)
         except KeyboardInterrupt as stop:
             arrays = sorted({job.job_id.partition("_")[0] for job in jobs.values()})
@@ -182,9 +176,3 @@ def _key(order: RunOrder) -> str:
 def _size(order: RunOrder) -> int:
     journal = Path(order.folder) / JOURNAL
     return journal.stat().st_size if journal.is_file() else 0
-
-
-def _is_finished(order: RunOrder) -> bool:
-    """Whether a run has learnt all its tasks, so that nobody need wait in a queue to see that."""
-    found = progress_of(Path(order.folder))
-    return found is not None and found.finished and found.tasks == order.settings().stream.tasks

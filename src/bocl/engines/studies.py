@@ -8,23 +8,24 @@ RECORDS/parts.ndjson                a line for every time it was worked on: comm
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 
-from bocl.engines.orders import Engine, RunOrder
+from bocl.engines.orders import Engine, RunOrder, make_unfinished
+from bocl.errors import BoclError
 from bocl.experiment.config import Config
 from bocl.experiment.provenance import versions
+from bocl.experiment.store import check_folder
 from bocl.experiment.study import Job
 from bocl.records.archives import SUFFIX
-from bocl.records.files import cannot_write
+from bocl.records.files import cannot_write, write_whole
 from bocl.records.identity import relevant_settings
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import journal_of, summarise
 from bocl.settings import parse_value, to_plain
-from bocl.wording import counted
+from bocl.wording import counted, one_line
 
 PARTS = "parts.ndjson"  # *.jsonl are journals
 
@@ -48,19 +49,25 @@ def run_jobs(
     wanted = [job for job in jobs if records is None or not _recorded(job, records)]
     if len(wanted) < len(jobs):
         tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
+    for job in wanted:
+        check_folder(out / job.run_place, job.config())  # refuse a folder before hours of other runs, not after
     if records is not None and wanted:
         _note(records, "")  # a folder that cannot be written is refused before the work
     by_folder = {str(out / job.run_place): job for job in wanted}
 
     def ended(order: RunOrder, error: str) -> None:
         nonlocal finished, failed
-        job = by_folder[order.folder]
-        said = error or _keep(job, out, records)
+        said = error
+        if not error:
+            try:
+                said = _keep(by_folder[order.folder], out, records)
+            except (BoclError, OSError) as mistake:
+                said = error = one_line(str(mistake))
         failed, finished = failed + bool(error), finished + (not error)
         tell(f"{finished + failed}/{len(wanted)}  {order.title}  {said}")
 
     try:
-        engine([_order(job, out, data) for job in wanted], ended)
+        make_unfinished(engine, [_order(job, out, data) for job in wanted], ended)
     finally:
         if records is not None and wanted:
             part = {
@@ -92,7 +99,10 @@ def _recorded(job: Job, records: Path) -> bool:
     place = next((place for place in (loose, archived) if journal_of(place) == place), None)
     if place is None:
         return False
-    kept = summarise(place)
+    try:
+        kept = summarise(place)
+    except BoclError:  # the run is made again, and recorded in its place
+        return False
     then, now = parse_value(Config, kept.config, str(place)), job.config()
     same = relevant_settings(to_plain(then)) == relevant_settings(to_plain(now))
     return kept.finished and kept.seed == job.seed and same and then.test_curve >= now.test_curve
@@ -102,8 +112,7 @@ def _keep(job: Job, out: Path, records: Path | None) -> str:
     folder = out / job.run_place
     if records is not None:
         place = _record(job, records)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / JOURNAL, place)
+        write_whole(place, (folder / JOURNAL).read_bytes())
     figures = summarise(folder).figures()
     return f"ACC {100 * figures['accuracy']:.2f} %  {figures['parameters']:,} parameters"
 
