@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from engine_examples import assert_same_run, rounds, small, soon, told
+from engine_examples import StoppedHere, assert_same_run, rounds, small, soon, stop_after, told
 from slurm_stand_in import put_slurm_in
 
 from bocl.engines.orders import RunOrder
-from bocl.engines.slurm import Element, SlurmArray, minutes_of
+from bocl.engines.slurm import SlurmArray, minutes_of
 from bocl.errors import InputError
 from bocl.experiment.run import run
 from bocl.records.journal import read
@@ -176,15 +176,48 @@ def test_what_is_wrong_with_a_run_is_told_once(tmp_path):
     assert "train-images-idx3-ubyte.gz" in ended["bad"]
 
 
-def test_an_element_from_which_nothing_comes_is_not_queued_for_ever(tmp_path, monkeypatch):
-    wanted = order(tmp_path / "run", "stream.tasks=1")
-    element = Element()
-    monkeypatch.setattr("bocl.engines.slurm.carry_out", lambda *_: None)
-    assert element(wanted, "cpu") == ""
-    assert element.checkpoint(wanted, "cpu") is None
-    monkeypatch.undo()
-    element(wanted, "cpu")
-    assert element.checkpoint(wanted, "cpu").args == (wanted, "cpu")
+SIGNALLED = """
+import os, signal
+from pathlib import Path
+from bocl.methods import parts
+from bocl.networks.architectures import mlp as network
+
+place, grow_part = Path(__file__).with_name("send"), parts.grow_part
+
+def grow_and_send(*arguments):
+    children = grow_part(*arguments)
+    if place.exists():
+        place.unlink()
+        os.kill(os.getpid(), signal.SIGUSR2)
+    return children
+
+parts.grow_part = grow_and_send
+"""
+
+
+@pytest.mark.parametrize("minutes", [5, 30])
+def test_an_element_from_which_nothing_new_came_ends_unless_it_had_little_of_its_time(tmp_path, monkeypatch, minutes):
+    """The signal comes in the middle of a round; half an hour is not over yet, of five minutes it would be."""
+    (tmp_path / "signalled.py").write_text(SIGNALLED)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = ["stream.tasks=2", "network.build='signalled:network'"]
+    run(small(*settings), tmp_path / "whole", device="cpu")
+    folder = tmp_path / "run"
+    with pytest.raises(StoppedHere):
+        run(small(*settings), folder, device="cpu", callback=stop_after(1))
+    before = told(folder)
+    (tmp_path / "send").touch()
+    engine = SlurmArray(tmp_path / "slurm", {"time": str(minutes)}, "cpu", None, cluster="local")
+    ended = make(engine, [order(folder, *settings)])
+    assert not (tmp_path / "send").exists()
+    if minutes == 5:
+        assert ended == {"run": "no record within the time limit of 5 minutes; give a longer --slurm time=…"}
+        assert told(folder) == before
+        assert make(engine, [order(folder, *settings)]) == {"run": ""}
+    else:
+        assert ended == {"run": ""}
+    assert_same_run(folder, tmp_path / "whole")
 
 
 def test_what_slurm_could_not_do_is_refused_in_one_line(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from bocl.engines.orders import RunOrder, carry_out
 from bocl.errors import BoclError, InputError
 from bocl.extras import needed
 from bocl.records.files import write_whole
-from bocl.records.interrupts import stopping_on_terminate
+from bocl.records.interrupts import Terminated, stopping_on_terminate
 from bocl.records.run_log import JOURNAL
 from bocl.wording import counted, one_line
 
@@ -62,6 +62,7 @@ class SlurmArray:
         self.workers = workers
         self._folder = folder.absolute()
         self._device = device
+        self._minutes = minutes_of(options.get("time", DEFAULT_TIME))
         python = f"{shlex.quote(sys.executable)} -P"  # no file of the current folder is imported in place of ours
         try:
             self._executor = submitit.AutoExecutor(
@@ -74,7 +75,7 @@ class SlurmArray:
             ) from error
         self._executor.update_parameters(
             name="bocl",
-            timeout_min=minutes_of(options.get("time", DEFAULT_TIME)),
+            timeout_min=self._minutes,
             slurm_additional_parameters=dict(options),
             **({} if workers is None else {"slurm_array_parallelism": workers}),
         )
@@ -112,7 +113,7 @@ class SlurmArray:
             return jobs
         try:
             with redirect_stderr(io.StringIO()):  # where submitit repeats what the error says
-                made = self._executor.map_array(Element(), new, [self._device] * len(new))
+                made = self._executor.map_array(Element(self._minutes), new, [self._device] * len(new))
         except self._failures as error:
             lines = [line for line in str(error).splitlines() if line.strip()]
             said = next((line for line in lines if line.startswith("sbatch")), lines[-1])
@@ -132,26 +133,41 @@ class SlurmArray:
         return said
 
 
+class NothingNew(Terminated):
+    """The time is over, and nothing came of it."""
+
+
 class Element:
-    """What an element of the array does: it makes a run, or goes on with it."""
+    """What an element of the array does: it makes a run, or goes on with it.
+
+    minutes  of its time limit
+    """
+
+    def __init__(self, minutes: int) -> None:
+        self._minutes = minutes
 
     def __call__(self, order: RunOrder, device: str) -> str:
         """Make a run; return why it failed, '' if it did not."""
-        self._began_with = _size(order)
+        self._began, self._began_with = time.monotonic(), _size(order)
         try:
             with stopping_on_terminate():
                 carry_out(order, device)
+        except NothingNew:
+            return f"no record within the time limit of {self._minutes} minutes; give a longer --slurm time=…"
         except BoclError as error:
             return one_line(str(error))
         return ""
 
     def checkpoint(self, order: RunOrder, device: str) -> Any:
-        """Return what to do when its turn comes again; None if nothing came of this one, so that it has an end.
+        """Return what to do when its turn comes again. All that is finished is on disk already.
 
-        submitit calls it shortly before the time is over. All that is finished is on disk already.
+        submitit calls it, in the middle of whatever is at work, shortly before the time is over, or when something else
+        takes its place. Where nothing came of all its time, nothing would the next time, and the run ends.
         """
-        if _size(order) == self._began_with:
-            return None
+        # By 0.8 of the time, and in the last 10 minutes, submitit too takes a signal for the end of the time.
+        over = time.monotonic() - self._began >= 60 * min(0.8 * self._minutes, self._minutes - 10)
+        if over and _size(order) == self._began_with:
+            raise NothingNew
         return needed("submitit", "slurm", WHY).helpers.DelayedSubmission(self, order, device)
 
 
