@@ -15,10 +15,9 @@ from engine_examples import assert_same_run, small
 from torch import nn
 
 from bocl.engines import ray_workers
-from bocl.engines.grids import spread_over
 from bocl.engines.part_process import MOST_LOSSES, PartProcess
 from bocl.engines.part_server import PartServer, Subject
-from bocl.engines.spread import SpreadTrainer
+from bocl.engines.spread import SpreadTrainer, spread_over
 from bocl.errors import InputError, WorkError
 from bocl.experiment.run import run
 from bocl.methods import parts
@@ -179,7 +178,7 @@ def test_epochs_of_this_process_are_told(subject):
 def test_an_actor_that_outlives_the_worker_of_a_run_learns_the_next_worker_s_task(subject, monkeypatch):
     """As after a run's worker was lost: another one takes the run up, and asks the actors that are left."""
     monkeypatch.setattr(ray_workers, "needed", lambda *_: SimpleNamespace(get=lambda packed: packed))
-    actor, asked = ray_workers.PartActor("cpu", None), a_round(parts=2)
+    actor, asked = ray_workers.PartActor("cpu", os.getcwd(), None), a_round(parts=2)
 
     class Helper(InThisProcess):
         def result(self):

@@ -9,7 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from engine_examples import StoppedHere, assert_same_run, rounds, small, soon, stop_after, told
+from engine_examples import (
+    StoppedHere,
+    assert_same_run,
+    make,
+    make_whole,
+    order,
+    rounds,
+    small,
+    soon,
+    stop_after,
+    told,
+)
 from slurm_stand_in import put_slurm_in
 
 from bocl.engines.orders import RunOrder
@@ -40,26 +51,11 @@ def slurm(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Make the runs in this process."""
-    place = tmp_path_factory.mktemp("whole")
-    for seed in (0, 1):
-        run(small(f"seed={seed}"), place / f"seed-{seed}", device="cpu")
-    return place
+    return make_whole(tmp_path_factory.mktemp("whole"), seed_0="seed=0", seed_1="seed=1")
 
 
 def local(tmp_path: Path) -> SlurmArray:
     return SlurmArray(tmp_path / "slurm", {"time": "30"}, "cpu", None, cluster="local")
-
-
-def order(folder: Path, *overrides: str) -> RunOrder:
-    return RunOrder.of(folder.name, small(*overrides), folder)
-
-
-def make(engine, orders):
-    """Make runs, and return how each ended."""
-    ended = {}
-    engine(orders, lambda order, error: ended.update({order.title: error}))
-    return ended
 
 
 def elements(folder: Path) -> list[int]:
@@ -81,14 +77,14 @@ def meanwhile(work):
 
 
 def test_runs_are_those_of_one_process(tmp_path, whole):
-    orders = [order(tmp_path / f"seed-{seed}", f"seed={seed}") for seed in (0, 1)]
-    assert make(local(tmp_path), orders) == {"seed-0": "", "seed-1": ""}
+    orders = [order(tmp_path / f"seed_{seed}", f"seed={seed}") for seed in (0, 1)]
+    assert make(local(tmp_path), orders) == {"seed_0": "", "seed_1": ""}
     for seed in (0, 1):
-        assert_same_run(tmp_path / f"seed-{seed}", whole / f"seed-{seed}")
+        assert_same_run(tmp_path / f"seed_{seed}", whole / f"seed_{seed}")
 
 
 def test_an_element_whose_time_is_nearly_over_is_requeued_and_goes_on(tmp_path, whole):
-    folder = tmp_path / "seed-0"
+    folder = tmp_path / "seed_0"
 
     def send():
         soon(lambda: rounds(folder) >= 1)
@@ -96,15 +92,15 @@ def test_an_element_whose_time_is_nearly_over_is_requeued_and_goes_on(tmp_path, 
         os.kill(element, signal.SIGUSR2)
 
     sent = meanwhile(send)
-    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed-0": ""}
+    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed_0": ""}
     sent()
     assert sum(record["kind"] == "start" for record in read(folder / JOURNAL)) == 2
-    assert_same_run(folder, whole / "seed-0")
+    assert_same_run(folder, whole / "seed_0")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_an_element_that_is_killed_is_told_and_the_same_command_goes_on(tmp_path, whole, number):
-    folder = tmp_path / "seed-0"
+    folder = tmp_path / "seed_0"
 
     def kill():
         soon(lambda: rounds(folder) >= 1)
@@ -114,16 +110,16 @@ def test_an_element_that_is_killed_is_told_and_the_same_command_goes_on(tmp_path
     killed = meanwhile(kill)
     ended = make(local(tmp_path), [order(folder, "seed=0")])
     killed()
-    assert "gave no result" in ended["seed-0"]
-    assert "\n" not in ended["seed-0"]
+    assert "gave no result" in ended["seed_0"]
+    assert "\n" not in ended["seed_0"]
     at_first = told(folder)
-    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed-0": ""}
+    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed_0": ""}
     assert told(folder)[: len(at_first)] == at_first  # nothing of it was made twice
-    assert_same_run(folder, whole / "seed-0")
+    assert_same_run(folder, whole / "seed_0")
 
 
 def test_who_stops_waiting_finds_the_runs_again(tmp_path, whole, slurm):
-    orders = [order(tmp_path / f"seed-{seed}", f"seed={seed}") for seed in (0, 1)]
+    orders = [order(tmp_path / f"seed_{seed}", f"seed={seed}") for seed in (0, 1)]
 
     def stop():
         soon(lambda: all(rounds(Path(order.folder)) >= 1 for order in orders))
@@ -133,18 +129,18 @@ def test_who_stops_waiting_finds_the_runs_again(tmp_path, whole, slurm):
     with pytest.raises(KeyboardInterrupt, match=r"stopped waiting; 2 runs go on under Slurm: .*`scancel 1`"):
         make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders)
     sent()
-    assert make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders) == {"seed-0": "", "seed-1": ""}
+    assert make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders) == {"seed_0": "", "seed_1": ""}
     assert len(list((slurm / "state").iterdir())) == 2  # none was asked for twice
     for seed in (0, 1):
-        assert_same_run(tmp_path / f"seed-{seed}", whole / f"seed-{seed}")
-        assert sum(record["kind"] == "start" for record in read(tmp_path / f"seed-{seed}" / JOURNAL)) == 1
+        assert_same_run(tmp_path / f"seed_{seed}", whole / f"seed_{seed}")
+        assert sum(record["kind"] == "start" for record in read(tmp_path / f"seed_{seed}" / JOURNAL)) == 1
     make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders)
     assert len(list((slurm / "state").iterdir())) == 2  # and nothing for what is finished
 
 
 def test_options_are_those_of_sbatch(tmp_path, slurm):
     options = {"partition": "gpu", "time": "1-2:30", "gres": "gpu:1"}
-    orders = [order(tmp_path / f"seed-{seed}", "method=sn", "stream.tasks=1", f"seed={seed}") for seed in (0, 1)]
+    orders = [order(tmp_path / f"seed_{seed}", "method=sn", "stream.tasks=1", f"seed={seed}") for seed in (0, 1)]
     make(SlurmArray(tmp_path / "slurm", options, "cpu", 1), orders)
     script = (slurm / "script").read_text()
     assert all(f"#SBATCH --{name}={value}\n" in script for name, value in options.items())

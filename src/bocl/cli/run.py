@@ -61,7 +61,8 @@ def run_command(
     from bocl.cli.comma_lists import parse_methods, parse_seeds
     from bocl.cli.printing import print_json, warn
     from bocl.cli.tables import print_runs
-    from bocl.engines.grids import run_grid_on, spread_over
+    from bocl.engines.grids import run_grid_on
+    from bocl.engines.spread import spread_over
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid, split_over
     from bocl.progress.display import Display

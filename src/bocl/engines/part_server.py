@@ -102,11 +102,11 @@ class PartServer:
 
 def on_device(done: PartDone, device: torch.device) -> PartDone:
     """Return a part whose tensors are on a device."""
-    return replace(done, growths=tuple(growth and _moved(growth, device) for growth in done.growths))
 
+    def moved(growth: Growth) -> Growth:
+        return replace(growth, tensors={name: tensor.to(device) for name, tensor in growth.tensors.items()})
 
-def _moved(growth: Growth, device: torch.device) -> Growth:
-    return replace(growth, tensors={name: tensor.to(device) for name, tensor in growth.tensors.items()})
+    return replace(done, growths=tuple(growth and moved(growth) for growth in done.growths))
 
 
 def _reason(error: Exception) -> str:

@@ -16,16 +16,16 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
 from bocl.engines.orders import RunOrder, carry_out
 from bocl.errors import BoclError, InputError
 from bocl.extras import needed
-from bocl.records.files import write_whole
-from bocl.records.interrupts import Terminated, stopping_on_terminate
+from bocl.records.files import cannot_write, lock_file, make_folder, write_whole
+from bocl.records.interrupts import Terminated, held_back, stopping_on_terminate
 from bocl.records.run_log import JOURNAL
 from bocl.wording import counted, one_line
 
@@ -34,6 +34,7 @@ OURS = ("array", "error", "open-mode", "output", "signal")  # options of sbatch 
 DEFAULT_TIME = "60"  # minutes
 WITHOUT_END = 10**6  # times that an element may be put back into the queue: as long as it gets on, see ``Element``
 UNKNOWN = "UNKNOWN"  # state of a job that Slurm has no record of
+RECORDED = 300.0  # seconds after which Slurm has a record of whatever it was asked for
 WHY = "--engine slurm makes runs on a cluster with Slurm"
 LOOK = 1.0  # seconds between looks at the elements' results; submitit asks Slurm itself ever less often
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
@@ -105,22 +106,43 @@ class SlurmArray:
     def _jobs_of(self, orders: Sequence[RunOrder]) -> dict[str, Any]:
         """Return the element of every run: one that is queued or at work already, otherwise a new one."""
         place = self._folder / JOBS
-        ids: dict[str, str] = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
-        known = {key: self._job(self._folder / "%j", ids[key]) for key in map(_key, orders) if key in ids}
-        jobs = {key: job for key, job in known.items() if not job.done(force_check=True) and job.state != UNKNOWN}
-        new = [order for order in orders if _key(order) not in jobs]
-        if not new:
-            return jobs
+        with self._alone(), held_back():  # what is asked for is noted, whatever signal comes meanwhile
+            ids: dict[str, str] = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+            jobs = self._at_work({key: ids[key] for key in map(_key, orders) if key in ids}, place)
+            new = [order for order in orders if _key(order) not in jobs]
+            if new:
+                jobs |= self._ask(new)
+                write_whole(place, json.dumps(ids | {key: job.job_id for key, job in jobs.items()}, indent=1).encode())
+        return jobs
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other command with this folder ask for elements meanwhile."""
+        try:
+            make_folder(self._folder)
+            lock = open(self._folder / f"{JOBS}.lock", "wb")  # noqa: SIM115 - its fault is ours, what is inside has others
+        except OSError as error:
+            raise cannot_write(self._folder, error) from error
+        with lock:
+            lock_file(lock.fileno(), wait=True)
+            yield
+
+    def _at_work(self, ids: Mapping[str, str], place: Path) -> dict[str, Any]:
+        """Return the elements that are queued or at work: those of an old list that Slurm does not know are not."""
+        known = {key: self._job(self._folder / "%j", number) for key, number in ids.items()}
+        new = known and time.time() - place.stat().st_mtime < RECORDED
+        return {key: job for key, job in known.items() if not job.done() and (new or job.state != UNKNOWN)}
+
+    def _ask(self, orders: Sequence[RunOrder]) -> dict[str, Any]:
+        """Ask for an element for each of these runs."""
         try:
             with redirect_stderr(io.StringIO()):  # where submitit repeats what the error says
-                made = self._executor.map_array(Element(self._minutes), new, [self._device] * len(new))
+                made = self._executor.map_array(Element(self._minutes), orders, [self._device] * len(orders))
         except self._failures as error:
             lines = [line for line in str(error).splitlines() if line.strip()]
             said = next((line for line in lines if line.startswith("sbatch")), lines[-1])
             raise InputError(f"--engine slurm: the job was not taken: {one_line(said)}") from error
-        jobs |= {_key(order): job for order, job in zip(new, made, strict=True)}
-        write_whole(place, json.dumps(ids | {key: job.job_id for key, job in jobs.items()}, indent=1).encode())
-        return jobs
+        return {_key(order): job for order, job in zip(orders, made, strict=True)}
 
     def _said(self, job: Any) -> str:
         """Return why an element failed, '' if it did not."""
