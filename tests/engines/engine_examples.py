@@ -7,9 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from bocl.engines.orders import Engine, RunOrder, make_unfinished
+from bocl.engines.part_process import PartProcess
 from bocl.experiment.config import Config, load_config
 from bocl.experiment.run import run
+from bocl.methods.parts import PartDone
 from bocl.records.events import Callback, Event, RoundStarted
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -91,6 +95,20 @@ def soon(so: Callable[[], object]) -> None:
     while not so() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert so()
+
+
+def helpers_that_answer(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the process of a helper whenever it has trained parts of a round; return the list."""
+    result = PartProcess.result
+    noted: list[int] = []
+
+    def result_and_note(self: PartProcess) -> list[PartDone]:
+        done = result(self)
+        noted.append(self._process.pid)
+        return done
+
+    monkeypatch.setattr(PartProcess, "result", result_and_note)
+    return noted
 
 
 class StoppedHere(BaseException):

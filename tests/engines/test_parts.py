@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from engine_examples import assert_same_run, small
+from engine_examples import assert_same_run, helpers_that_answer, small
 from torch import nn
 
 from bocl.engines import ray_workers
@@ -283,11 +283,13 @@ def test_a_process_ends_with_the_one_that_started_it():
 # -- runs ------------------------------------------------------------------------------------------
 
 
-def test_a_run_on_three_devices_is_the_run_of_one_process(tmp_path):
+def test_a_run_on_three_devices_is_the_run_of_one_process(tmp_path, monkeypatch):
+    helpers = helpers_that_answer(monkeypatch)
     config = small("search.parts=3")
     run(config, tmp_path / "here", device="cpu")
     with spread_over([CPU] * 3, config) as trainer:
         run(config, tmp_path / "there", device="cpu", trainer=trainer)
+    assert len(set(helpers)) == 2
     assert_same_run(tmp_path / "here", tmp_path / "there")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from engine_examples import (
@@ -25,7 +29,7 @@ from slurm_stand_in import put_slurm_in
 
 from bocl.engines.orders import RunOrder
 from bocl.engines.slurm import SlurmArray, minutes_of
-from bocl.errors import InputError
+from bocl.errors import InputError, WorkError
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -214,6 +218,74 @@ def test_an_element_from_which_nothing_new_came_ends_unless_it_had_little_of_its
     else:
         assert ended == {"run": ""}
     assert_same_run(folder, tmp_path / "whole")
+
+
+@pytest.fixture
+def asks(monkeypatch):
+    """Let engines ask for nothing, and note for how much they would have; return that."""
+    asked = []
+
+    def ask(_, orders):
+        asked.append(len(orders))
+        jobs = [SimpleNamespace(job_id=f"7_{len(asked)}{place}") for place in range(len(orders))]
+        return {order.folder: job for order, job in zip(orders, jobs, strict=True)}
+
+    monkeypatch.setattr(SlurmArray, "_ask", ask)
+    return asked
+
+
+def test_what_slurm_has_no_record_of_yet_is_not_asked_for_again(tmp_path, slurm, asks):
+    orders = [order(tmp_path / f"seed_{seed}", f"seed={seed}") for seed in (0, 1, 2)]
+    engine = SlurmArray(tmp_path / "slurm", {}, "cpu", None)
+    made = engine._jobs_of(orders)
+    again = engine._jobs_of(orders)  # the stand-in knows no job
+    assert {key: job.job_id for key, job in again.items()} == {key: job.job_id for key, job in made.items()}
+    assert asks == [3]
+    assert (slurm / "asked").read_text() == "sacct\n"  # for all of them
+    jobs = tmp_path / "slurm/jobs.json"
+    os.utime(jobs, (0, 0))
+    engine._jobs_of(orders)
+    assert asks == [3, 3]  # it has forgotten them by now
+
+
+def test_a_signal_while_runs_are_asked_for_loses_none(tmp_path, slurm, asks, monkeypatch):
+    ask = SlurmArray._ask
+
+    def ask_and_stop(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return ask(*arguments)
+
+    monkeypatch.setattr(SlurmArray, "_ask", ask_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        SlurmArray(tmp_path / "slurm", {}, "cpu", None)._jobs_of([order(tmp_path / "run")])
+    assert json.loads((tmp_path / "slurm/jobs.json").read_text()) == {str(tmp_path / "run"): "7_10"}
+
+
+def test_two_commands_in_one_folder_keep_what_each_asked_for(tmp_path, slurm, asks, monkeypatch):
+    ask, inside = SlurmArray._ask, []
+
+    def ask_slowly(*arguments):
+        inside.append(True)
+        time.sleep(1)  # for the other, if it may
+        found = ask(*arguments)
+        inside.pop()
+        assert not inside
+        return found
+
+    monkeypatch.setattr(SlurmArray, "_ask", ask_slowly)
+    engine = SlurmArray(tmp_path / "slurm", {}, "cpu", None)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(engine._jobs_of, [[order(tmp_path / name)] for name in ("one", "other")]))
+    assert len(json.loads((tmp_path / "slurm/jobs.json").read_text())) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "slurm").mkdir()
+    engine = local(tmp_path)
+    (tmp_path / "slurm").rmdir()
+    (tmp_path / "slurm").touch()
+    with pytest.raises(WorkError, match="slurm: cannot be written: "):
+        make(engine, [order(tmp_path / "run")])
 
 
 def test_what_slurm_could_not_do_is_refused_in_one_line(tmp_path, monkeypatch):
