@@ -176,9 +176,9 @@ def test_a_node_that_goes_in_the_middle_of_a_round_costs_that_round(cluster, ray
         soon((noted / "waits").exists)
         gone = (noted / f"node-of-{whose}").read_text()
         cluster.remove_node(next(node for node in cluster.worker_nodes if node.node_id == gone), allow_graceful=False)
-        add_node(cluster)
         (noted / "wait").unlink()
 
+    add_node(cluster)  # one to spare
     remover = threading.Thread(target=remove)
     remover.start()
     try:

@@ -50,7 +50,7 @@ def run_jobs(
     if len(wanted) < len(jobs):
         tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
     for job in wanted:
-        check_folder(out / job.run_place, job.config())  # refuse a folder before hours of other runs, not after
+        check_folder(out / job.run_place, job.config)  # refuse a folder before hours of other runs, not after
     if records is not None and wanted:
         _note(records, "")  # a folder that cannot be written is refused before the work
     by_folder = {str(out / job.run_place): job for job in wanted}
@@ -85,7 +85,7 @@ def run_jobs(
 
 def _order(job: Job, out: Path, data: str | None) -> RunOrder:
     title = f"{job.preset}  {job.name}  seed {job.seed}"
-    return RunOrder.of(title, job.config(), out / job.run_place, data=data, headline=job.headline)
+    return RunOrder.of(title, job.config, out / job.run_place, data=data, headline=job.headline)
 
 
 def _record(job: Job, records: Path) -> Path:
@@ -103,7 +103,7 @@ def _recorded(job: Job, records: Path) -> bool:
         kept = summarise(place)
     except BoclError:  # the run is made again, and recorded in its place
         return False
-    then, now = parse_value(Config, kept.config, str(place)), job.config()
+    then, now = parse_value(Config, kept.config, str(place)), job.config
     same = relevant_settings(to_plain(then)) == relevant_settings(to_plain(now))
     return kept.finished and kept.seed == job.seed and same and then.test_curve >= now.test_curve
 
