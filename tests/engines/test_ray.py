@@ -284,11 +284,12 @@ def test_a_helper_that_is_of_no_use_is_left_out(ray, tmp_path):
     assert told.startswith("1 of 2 workers train this run: a worker could not start: ")
 
 
-def test_modules_of_the_folder_of_the_command_are_found_on_nodes_that_have_it(ray, tmp_path, monkeypatch):
+def test_what_is_in_the_folder_of_the_command_is_found_on_nodes_that_have_it(bocl, ray, tmp_path, whole, monkeypatch):
     (tmp_path / "of_this_folder.py").write_text("from bocl.networks.architectures import mlp as network")
     monkeypatch.chdir(tmp_path)
-    settings = ["stream.tasks=2", "search.parts=2", "network.build='of_this_folder:network'"]
-    assert make(ray, [order(Path("run"), *settings)]) == {"run": ""}
+    assert bocl("trials", str(whole / "seed_0"), "-o", "trials.json")[0] == 0
+    settings = ["network.build='of_this_folder:network'", "prior_trials=trials.json"]
+    assert make(ray, [order(Path("run"), "stream.tasks=2", "search.parts=2", *settings)]) == {"run": ""}
     assert ray.told == []
 
 
