@@ -49,6 +49,7 @@ ifeq ($(KEPT),$(OURS))
 	$(BIN)/python -m replication.untuned.tables --write
 	$(BIN)/python -m replication.guessing.tables --write
 	$(BIN)/python -m replication.pretrained.tables --write
+	$(BIN)/python -m replication.scaling.tables --write
 	$(BIN)/python -m replication.evaluation.tables --write
 endif
 

@@ -2,10 +2,11 @@
 
 python -m replication.scaling.check [--out replication/measurements/scaling/check.json]
 
-Runs of `digits` are made on a Ray cluster by 1, 2 and 4 workers, and replayed (``replay.py``) by up to 16 that wait
-where others train, in the end so shortly that the driver cannot follow. The clock starts when all workers are there.
-What the simulator is told of a run was recorded in this process, without Ray, before and after. On this machine workers
-that train share its cores; those that wait need none.
+Runs of `digits` are made on a Ray cluster by 1, 2 and 4 workers. What the simulator is told of each is what its journal
+says that its rounds and tasks took, as of runs on a GPU (``profiles.py``). So the cores that workers share, with each
+other and with others who use the machine, are in what it is told; who waits for whom, and for how long, is not. Then a
+run is recorded, and replayed (``replay.py``) by up to 16 workers that wait where others train, in the end so shortly
+that the driver cannot follow. The clock starts when all workers are there.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from bocl.records.run_log import JOURNAL
 from replication.scaling import MEASUREMENTS, write_measurement
 from replication.scaling.costs import SMALL, make_all
+from replication.scaling.profiles import profile
 from replication.scaling.replay import Recorded, ReplayingCluster, TimedCluster, record, steps, write_replay
-from replication.scaling.simulate import Costs, simulate
+from replication.scaling.simulate import Costs, Steps, simulate
 
 TRAINING = (1, 2, 4)  # workers
-WAITING = ((1, 2.0), (2, 2.0), (4, 2.0), (16, 2.0), (16, 0.05))  # workers, and how long they wait for what took 1.0
+WAITING = ((1, 0.5), (2, 0.5), (4, 0.5), (16, 0.5), (16, 0.01))  # workers, and how long they wait for what took 1.0
 
 
 def took(kind: type[TimedCluster], workers: int, runs: int, place: Path, data: str | None) -> float:
@@ -50,21 +53,16 @@ def compare(
         if pace is not None:
             data = write_replay(recorded, Path(place), pace)
             measured = took(ReplayingCluster, workers, runs, Path(place), data)
-            known = tuple((pace * seconds, size) for seconds, size in steps(recorded))
-            predicted = simulate([known] * runs, workers, costs)
+            known: list[Steps] = [tuple((pace * seconds, size) for seconds, size in steps(recorded))] * runs
         else:
-            before = record(SMALL)
             measured = took(TimedCluster, workers, runs, Path(place), None)
-            after = record(SMALL)
-            known = tuple(
-                ((one + other) / 2, size) for (one, size), (other, _) in zip(steps(before), steps(after), strict=True)
-            )
-            predicted = simulate([known] * runs, workers, costs, cores=os.cpu_count())
+            known = [profile(Path(place) / f"run-{number}" / JOURNAL) for number in range(runs)]
+        predicted = simulate(known, workers, costs)
     return {
         "pace": pace,
         "workers": workers,
         "runs": runs,
-        "seconds_of_a_run": sum(seconds for seconds, _ in known),
+        "seconds_of_a_run": sum(seconds for run in known for seconds, _ in run) / runs,
         "predicted": predicted.seconds,
         "measured": measured,
         "ratio": predicted.seconds / measured,

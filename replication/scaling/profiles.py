@@ -22,27 +22,28 @@ BYTES_OF_OTHERS = {"gem": 1}  # of the other numbers that a method stores: GEM's
 
 @cache
 def profiles(preset: str, gpu: str = GPU) -> tuple[Steps, ...]:
-    """Return the runs of a preset that had one GPU of this type to themselves in one session, by name; no giants.
+    """Return the runs of a preset that had one GPU of this type to themselves in one session, by name; no giants."""
+    runs = archived_runs(RESULTS / f"{preset}.tar.xz")
+    return tuple(profile(run) for run in runs if _is_its_own(RunLog.of(list(read(run)), run), gpu))
+
+
+def _is_its_own(log: RunLog, gpu: str) -> bool:
+    (start, *others) = log.starts
+    giant = log.tasks[-1].stored > MOST_STORED
+    return not (others or giant or start.shares_device > 1 or start.machine.get("name") != gpu)
+
+
+def profile(journal: Path) -> Steps:
+    """Return what a run took, by its journal.
 
     The bytes of a record are those of its line and of the files that it names. Of a checkpoint's weights, they are
     those of the parameters that the task added, or of all that is stored where the method changes earlier tasks.
     """
-    found = (_steps(run, gpu) for run in archived_runs(RESULTS / f"{preset}.tar.xz"))
-    return tuple(steps for steps in found if steps)
-
-
-def _steps(journal: Path, gpu: str) -> Steps:
-    """Return what a run took, () if its times are not its own."""
-    text = archived_bytes(journal)
-    assert text is not None
+    text = archived_bytes(journal) or journal.read_bytes()
     records = list(read(journal))
     log = RunLog.of(records, journal)
-    (start, *others) = log.starts
-    giant = log.tasks[-1].stored > MOST_STORED
-    if others or giant or start.shares_device > 1 or start.machine.get("name") != gpu:
-        return ()
     lines = map(len, text.splitlines(keepends=True))
-    method = start.config["method"]
+    method = log.starts[0].config["method"]
     return tuple(
         (seconds, line + files) for line, (seconds, files) in zip(lines, _work(records, log, method), strict=True)
     )

@@ -2,8 +2,7 @@
 
 Every run goes to the first free worker, in order. A worker starts the run, works until its next record, hands the
 record over and goes on. One process, the driver, writes the records of all runs, one after another. A worker is free
-again when the driver has written the last record of its run. Where workers share the cores of one machine, all of them
-get the same share. Nothing is drawn at random.
+again when the driver has written the last record of its run. Nothing is drawn at random.
 """
 
 from __future__ import annotations
@@ -66,66 +65,34 @@ class Outcome:
         return self.driver / self.seconds
 
 
-class _Shared:
-    """Work that goes on at once, all of it at the same pace: a clock of its own, by which it ends in a known order."""
-
-    def __init__(self, cores: int | None) -> None:
-        self._cores = cores
-        self._clock = 0.0  # seconds of work that each has had that was there all the time
-        self._ends: list[tuple[float, int]] = []
-
-    @property
-    def _pace(self) -> float:
-        return 1.0 if self._cores is None else min(1.0, self._cores / max(len(self._ends), 1))
-
-    def begin(self, who: int, seconds: float) -> None:
-        heapq.heappush(self._ends, (self._clock + seconds, who))
-
-    def next_end(self) -> float:
-        """Return in how many seconds the next one ends."""
-        return (self._ends[0][0] - self._clock) / self._pace if self._ends else float("inf")
-
-    def pass_time(self, seconds: float) -> None:
-        self._clock += seconds * self._pace
-
-    def end(self) -> int:
-        """Return who ended."""
-        self._clock, who = heapq.heappop(self._ends)
-        return who
-
-
-def simulate(runs: Sequence[Steps], workers: int, costs: Costs, *, cores: int | None = None) -> Outcome:
-    """Return what a study of these runs comes to.
-
-    cores  that workers share; None: each has its own
-    """
-    work, queue = _Shared(cores), deque[tuple[int, float, int, bool]]()  # (who, since when, bytes, last) to be written
+def simulate(runs: Sequence[Steps], workers: int, costs: Costs) -> Outcome:
+    """Return what a study of these runs comes to."""
+    work: list[tuple[float, int]] = []  # when it ends, and whose it is
+    queue = deque[tuple[int, float, int, bool]]()  # (who, since when, bytes, last) to be written
     coming = iter(runs)
     steps: list[Steps] = [()] * workers  # of the run of every worker
     place = [0] * workers
     now, driver_ends, busy, worked, late, total = costs.engine, float("inf"), 0.0, 0.0, 0.0, 0
     waiting = most_waiting = 0
 
+    def begin(who: int, seconds: float) -> None:
+        heapq.heappush(work, (now + seconds, who))
+
     def give_run(who: int) -> None:
         steps[who], place[who] = next(coming, ()), -1
         if steps[who]:
-            work.begin(who, costs.run)
+            begin(who, costs.run)
 
     def go_on(who: int) -> None:
         place[who] += 1
         if place[who] < len(steps[who]):
-            work.begin(who, steps[who][place[who]][0])
+            begin(who, steps[who][place[who]][0])
 
     for who in range(workers):
-        work.begin(who, costs.worker)
-    while True:
-        until_end = work.next_end()
-        if now + until_end == float("inf") and driver_ends == float("inf"):
-            break
-        if now + until_end <= driver_ends:
-            work.pass_time(until_end)
-            now += until_end
-            who = work.end()
+        begin(who, costs.worker)
+    while work or driver_ends < float("inf"):
+        if work and work[0][0] <= driver_ends:
+            now, who = heapq.heappop(work)
             if not steps[who]:
                 give_run(who)
                 continue
@@ -136,7 +103,6 @@ def simulate(runs: Sequence[Steps], workers: int, costs: Costs, *, cores: int | 
                 queue.append((who, now, size, place[who] + 1 == len(steps[who])))
             go_on(who)
         else:
-            work.pass_time(driver_ends - now)
             now, driver_ends = driver_ends, float("inf")
             who, since, size, last = queue.popleft()
             late, waiting = max(late, now - since), waiting - size

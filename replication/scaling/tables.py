@@ -1,7 +1,7 @@
 """Make the tables of large studies from the records in ``measurements/``.
 
 python -m replication.scaling.tables            prints the tables
-python -m replication.scaling.tables --write    puts each between its marks in PAGES
+python -m replication.scaling.tables --write    puts each between its marks in PAGE
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from replication.scaling.study import GPUS
 from replication.tables import filled
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "docs" / "scaling.md", ROOT / "docs" / "guides" / "many-runs.md")
+PAGE = ROOT / "docs" / "scaling.md"
 SPEED = MEASUREMENTS.with_name("speed") / "engines.json"
 
 
@@ -35,19 +35,31 @@ def _share(value: float) -> str:
 def overhead() -> str:
     """Return what Ray adds to runs of short and of long rounds."""
     lines = [
-        "| run | rounds of | seconds, as a share of a process | CPU time | turns |",
-        "|---|---|---|---|---|",
+        "| run | rounds of | seconds, as a share of a process | CPU time | turns | others used at most |",
+        "|---|---|---|---|---|---|",
     ]
     for one in _read(SPEED):
         words = one["command"].removeprefix("python -m replication.speed.engines").split(" --")
         settings = ", ".join(f"`{word.removeprefix('set ')}`" for word in words if word.startswith("set "))
         name = f"`digits`, {settings}" if settings else "`digits`"
         each = one["seconds"]["processes"] / one["rounds"]
-        (low, middle, high), (least, cpu, most) = one["seconds_ratio"], one["cpu_ratio"]
-        lines.append(
-            f"| {name} | {each:.1f} s | {middle:.3f} ({low:.3f} to {high:.3f}) | {cpu:.3f} ({least:.3f} to {most:.3f}) "
-            f"| {one['counted']} |"
+        seconds, cpu = (
+            f"{middle:.3f}" + (f" ({low:.3f} to {high:.3f})" if one["counted"] > 1 else "")
+            for low, middle, high in (one["seconds_ratio"], one["cpu_ratio"])
         )
+        lines.append(
+            f"| {name} | {each:.1f} s | {seconds} | {cpu} "
+            f"| {one['counted']} | {max(made['others'] for made in one['made']):.1f} cores |"
+        )
+    return "\n".join(lines)
+
+
+def waiting() -> str:
+    """Return what Ray adds to runs that wait in place of training."""
+    found = _read(MEASUREMENTS / "waiting.json")
+    lines = ["| run | rounds of | seconds, as a share of what it waits |", "|---|---|---|"]
+    name = ", ".join(["`digits`", *(f"`{setting}`" for setting in found["settings"])])
+    lines += [f"| {name} | {found['seconds_of_a_round']:.0f} s | {ratio:.4f} |" for ratio in found["ratios"]]
     return "\n".join(lines)
 
 
@@ -115,16 +127,18 @@ def check() -> str:
     for (workers, pace), some in cases.items():
         kind = "training" if pace is None else f"waiting {pace:g} times as long"
         ratios = [one["ratio"] for one in some]
+        spread = f" ({min(ratios):.2f} to {max(ratios):.2f})" if len(ratios) > 1 else ""
         predicted, measured = (median(one[name] for one in some) for name in ("predicted", "measured"))
         lines.append(
             f"| {workers}, {kind} | {some[0]['runs']} | {predicted:.1f} s "
-            f"| {measured:.1f} s | {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+            f"| {measured:.1f} s | {median(ratios):.2f}{spread} |"
         )
     return "\n".join(lines)
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "ray-overhead": overhead,
+    "ray-waiting": waiting,
     "scaling-costs": costs,
     "scaling-study": study,
     "scaling-check": check,
@@ -134,7 +148,6 @@ TABLES: dict[str, Callable[[], str]] = {
 
 if __name__ == "__main__":
     if "--write" in sys.argv[1:]:
-        for path in PAGES:
-            write_whole(path, filled(path.read_text(encoding="utf-8"), TABLES).encode())
+        write_whole(PAGE, filled(PAGE.read_text(encoding="utf-8"), TABLES).encode())
     else:
         print("\n\n".join(table() for table in TABLES.values()))

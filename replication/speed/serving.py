@@ -1,10 +1,11 @@
-"""What `bocl serve` costs beside a bare module behind the same server: requests a second, in turns, in one run.
+"""What `bocl serve` costs beside a bare module behind the same server, and what batches save: requests a second.
 
-python -m replication.speed.serving [--rounds 10] [--json]
+python -m replication.speed.serving [--batches] [--rounds 10] [--json]
 
-The bare app is the smallest that answers the same: uvicorn, a body read to its end, the module of one task, labels and
-probabilities, or logits as .npy. It checks nothing, and computes where it reads. Clients are threads with a connection
-each, which wait for an answer before they ask again; they have the machine's other core.
+Two servers are asked in turns, in one run. The bare app is the smallest that answers the same: uvicorn, a body read to
+its end, the module of one task, labels and probabilities, or logits as .npy. It checks nothing, and computes where it
+reads. With --batches, `bocl serve --batch 1` takes its place, and `--batch 64` that of ours. Clients are threads with a
+connection each, which wait for an answer before they ask again; they have the machine's other core.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -29,14 +30,16 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from torch import Tensor
+from torch import Tensor, nn
 
 import bocl
 from bocl.benchmarks.prediction import CLASSES, HIDDEN, INPUTS
 from bocl.experiment.provenance import versions
 from bocl.extras import needed
+from replication.speed.batches import NETWORKS
 
 CASES = [(form, samples, clients) for form in ("json", "npy") for samples in (1, 64) for clients in (1, 16)]
+BATCH, MANY_CLIENTS = 64, 200
 TASK = "measured"
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -69,6 +72,34 @@ class Served:
             f"{self.form:4} {self.samples:3} samples {self.clients:3} clients  bare {self.bare_per_second:6.0f}/s "
             f"{self.bare_cpu_microseconds:5.0f} µs CPU  bocl serve {self.per_second:6.0f}/s "
             f"{self.cpu_microseconds:5.0f} µs CPU  share {self.share:.2f} (least {self.least:.2f})"
+        )
+
+
+@dataclass(frozen=True)
+class Batched:
+    """Requests of one sample as .npy, computed alone and in batches: medians over rounds.
+
+    per_second, alone_per_second           requests answered, with `--batch 64` and with `--batch 1`
+    cpu_microseconds, alone_cpu_microseconds  that the server's process took for one
+    times     the requests a second of `--batch 1`, the two measured one after the other
+    least     such times of any round
+    """
+
+    network: str
+    clients: int
+    per_second: float
+    alone_per_second: float
+    cpu_microseconds: float
+    alone_cpu_microseconds: float
+    times: float
+    least: float
+
+    def describe(self) -> str:
+        """Say it in one line."""
+        return (
+            f"{self.network:26} {self.clients:3} clients  alone {self.alone_per_second:5.0f}/s "
+            f"{self.alone_cpu_microseconds:5.0f} µs CPU  in batches {self.per_second:5.0f}/s "
+            f"{self.cpu_microseconds:5.0f} µs CPU  times {self.times:.2f} (least {self.least:.2f})"
         )
 
 
@@ -159,9 +190,9 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def request_of(form: str, samples: int) -> bytes:
+def request_of(form: str, samples: int, shape: tuple[int, ...] = (INPUTS,)) -> bytes:
     """Return a request as it goes over the wire."""
-    x = np.random.default_rng(0).normal(size=(samples, INPUTS)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(samples, *shape)).astype(np.float32)
     stream = io.BytesIO()
     np.save(stream, x)
     body = stream.getvalue() if form == "npy" else json.dumps({"samples": x.tolist()}).encode()
@@ -170,37 +201,66 @@ def request_of(form: str, samples: int) -> bytes:
     return head.encode() + body
 
 
-def make_run(folder: Path) -> Path:
+def make_run(folder: Path, network: nn.Module, shape: tuple[int, ...] = (INPUTS,)) -> Path:
     """Begin a run of two tasks."""
     random = np.random.default_rng(0)
-    x, y = random.normal(size=(200, INPUTS)).astype(np.float32), np.arange(200) % CLASSES
-    opened = bocl.open(
-        folder / "run", bocl.mlp(INPUTS, HIDDEN), method="fixed", recipe=bocl.Recipe(epochs=1, batch_size=50)
-    )
+    x, y = random.normal(size=(200, *shape)).astype(np.float32), np.arange(200) % CLASSES
+    opened = bocl.open(folder / "run", network, method="fixed", recipe=bocl.Recipe(epochs=1, batch_size=50))
     opened.learn(bocl.from_arrays([(x, y), (-x, y)], names=[TASK, "another"]))
     return folder / "run"
 
 
-def measure_serving(rounds: int, requests: int, *, tell: Callable[[Served], None]) -> list[Served]:
+def compared(
+    servers: tuple[tuple[int, int], tuple[int, int]], request: bytes, clients: int, rounds: int, requests: int
+) -> tuple[float, float, float, float, float, float]:
+    """Ask two servers in turns; return medians of the second and of the first: requests a second, then CPU for one.
+
+    After them come the median and the least of the second's share of the first's requests a second.
+    """
+    each = max(requests // clients, 1)
+    speeds: list[list[float]] = [[], []]
+    cpu: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for place, (process, port) in enumerate(servers):
+            before = cpu_seconds(process)
+            speeds[place].append(ask(port, request, clients, each))
+            cpu[place].append(1e6 * (cpu_seconds(process) - before) / (clients * (each + 1)))
+    shares = [mine / theirs for theirs, mine in zip(*speeds, strict=True)]
+    return median(speeds[1]), median(speeds[0]), median(cpu[1]), median(cpu[0]), median(shares), min(shares)
+
+
+def bocl_serve(run: str, *options: str) -> AbstractContextManager[tuple[int, int]]:
+    """Start `bocl serve`."""
+    return running("bocl", "serve", run, "--port", "0", "--device", "cpu", *options)
+
+
+def measure_serving(rounds: int, requests: int, tell: Callable[[Served], None]) -> list[Served]:
     """Measure every case; ``tell`` is called with each as it is done."""
     results = []
     with ExitStack() as stack:
-        run = str(make_run(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        run = str(make_run(folder, bocl.mlp(INPUTS, HIDDEN)))
         bare = stack.enter_context(running("replication.speed.serving", "--bare", run))
-        ours = stack.enter_context(running("bocl", "serve", run, "--port", "0", "--device", "cpu"))
+        servers = bare, stack.enter_context(bocl_serve(run))
         for form, samples, clients in CASES:
-            request, each = request_of(form, samples), max(requests // clients, 1)
-            speeds: list[list[float]] = [[], []]
-            cpu: list[list[float]] = [[], []]
-            for _ in range(rounds):
-                for place, (process, port) in enumerate((bare, ours)):
-                    before = cpu_seconds(process)
-                    speeds[place].append(ask(port, request, clients, each))
-                    cpu[place].append(1e6 * (cpu_seconds(process) - before) / (clients * (each + 1)))
-            shares = [mine / theirs for theirs, mine in zip(*speeds, strict=True)]
-            figures = median(speeds[1]), median(speeds[0]), median(cpu[1]), median(cpu[0]), median(shares), min(shares)
+            figures = compared(servers, request_of(form, samples), clients, rounds, requests)
             results.append(Served(form, samples, clients, *figures))
             tell(results[-1])
+    return results
+
+
+def measure_batches(rounds: int, requests: int, tell: Callable[[Batched], None]) -> list[Batched]:
+    """Measure every network, with a lone client and with many."""
+    results = []
+    for name, (network, shape) in NETWORKS.items():
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            run = str(make_run(folder, network(), shape))
+            servers = stack.enter_context(bocl_serve(run)), stack.enter_context(bocl_serve(run, "--batch", str(BATCH)))
+            for clients in (1, MANY_CLIENTS):
+                figures = compared(servers, request_of("npy", 1, shape), clients, rounds, requests)
+                results.append(Batched(name, clients, *figures))
+                tell(results[-1])
     return results
 
 
@@ -218,16 +278,23 @@ app = typer.Typer(name="python -m replication.speed.serving", add_completion=Fal
 def serving_command(
     rounds: Annotated[int, typer.Option(min=1, help="Turns of both servers in every case.")] = 10,
     requests: Annotated[int, typer.Option(min=1, help="Requests of a turn.")] = 1600,
+    batches: Annotated[bool, typer.Option("--batches", help="Measure `--batch 64` beside `--batch 1`.")] = False,
     bare: Annotated[str | None, typer.Option(help="Only serve this run with a bare module.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the cases as JSON.")] = False,
 ) -> None:
-    """Measure `bocl serve` and a bare module behind the same server."""
+    """Measure `bocl serve` and a bare module behind the same server, or batches of it."""
     if bare is not None:
         serve_bare(bare)
         return
     if not as_json:
         typer.echo(made_with())
-    cases = measure_serving(rounds, requests, tell=lambda case: None if as_json else typer.echo(case.describe()))
+
+    def tell(case: Served | Batched) -> None:
+        if not as_json:
+            typer.echo(case.describe())
+
+    measure = measure_batches if batches else measure_serving
+    cases = measure(rounds, requests, tell)
     if as_json:
         typer.echo(json.dumps([asdict(case) for case in cases], indent=1))
 

@@ -169,7 +169,15 @@ def test_the_commands_of_the_guide_run(tmp_path, monkeypatch, slurm):
     assert len(list((tmp_path / "runs/slurm").rglob(JOURNAL))) == 2
 
 
-def test_what_is_wrong_with_a_run_is_told_once(tmp_path):
+def test_what_is_wrong_with_a_single_run_is_told_in_one_line(bocl, tmp_path, slurm):
+    (tmp_path / "empty").mkdir()
+    code, out, err = bocl("run", "permuted-mnist", "--data", "empty", "--engine", "slurm", "--device", "cpu")
+    assert (code, out) == (1, "")
+    assert "train-images-idx3-ubyte.gz" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_is_wrong_with_the_runs_of_an_array_is_told_for_each(tmp_path):
     bad = RunOrder.of("bad", small("stream.name=permuted-mnist"), tmp_path / "bad", data=str(tmp_path))
     ended = make(local(tmp_path), [bad, order(tmp_path / "good", "stream.tasks=1")])
     assert ended["good"] == ""

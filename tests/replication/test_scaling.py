@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from replication.scaling import tables
 from replication.scaling.simulate import Costs, simulate
+from replication.tables import filled
 
 RUN = ((2.0, 10), (3.0, 20))
 
@@ -28,16 +30,6 @@ def test_a_long_run_at_the_end_leaves_the_others_idle():
     assert simulate([long, *[short] * 8], 2, Costs()).seconds == pytest.approx(8)
 
 
-@pytest.mark.parametrize(("workers", "seconds"), [(1, 20), (2, 10), (4, 10)])
-def test_workers_that_share_cores_are_no_faster_than_these(workers, seconds):
-    assert simulate([RUN] * 4, workers, Costs(), cores=2).seconds == pytest.approx(seconds)
-
-
-def test_the_cores_are_shared_only_while_others_work():
-    found = simulate([((1.0, 0),), ((3.0, 0),)], 2, Costs(), cores=1)
-    assert found.seconds == pytest.approx(4)  # two seconds together at half the pace, then two alone
-
-
 def test_a_driver_that_is_too_slow_sets_the_pace():
     found = simulate([((1.0, 100),)] * 40, 10, Costs(record=0.5, byte=0.005))
     assert found.seconds == pytest.approx(1 + 40 * 1.0)
@@ -54,3 +46,8 @@ def test_a_driver_that_is_fast_enough_only_delays_the_last_record():
 
 def test_a_study_without_runs_ends_when_its_workers_are_there():
     assert simulate([], 2, Costs(engine=1.0, worker=2.0)).seconds == pytest.approx(3)
+
+
+def test_the_tables_of_the_page_are_what_the_records_say():
+    text = tables.PAGE.read_text(encoding="utf-8")
+    assert filled(text, tables.TABLES) == text, "run `python -m replication.scaling.tables --write`"

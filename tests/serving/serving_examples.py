@@ -28,10 +28,10 @@ def write_task(folder: Path, name: str, seed: int) -> Path:
     return place
 
 
-def make_run(folder: Path, **settings) -> bocl.OpenRun:
+def make_run(folder: Path, hidden=8, **settings) -> bocl.OpenRun:
     """Begin a run of two tasks."""
     recipe = bocl.Recipe(epochs=2, batch_size=16)
-    run = bocl.open(folder / "run", bocl.mlp(16, [8]), method="fixed", recipe=recipe, **settings)
+    run = bocl.open(folder / "run", bocl.mlp(16, [hidden]), method="fixed", recipe=recipe, **settings)
     for seed, name in enumerate(NAMES):
         run.learn_file(write_task(folder, name, seed), name)
     return run
@@ -49,12 +49,18 @@ def as_json(array) -> bytes:
 
 def ask(app, method, path, *parts, query="", headers=(), pause=0.0):
     """Return status, headers and body that an ASGI app answers to one request, whose body comes in parts."""
+    return asyncio.run(asked(app, method, path, *parts, query=query, headers=headers, pause=pause))
+
+
+async def asked(app, method, path, *parts, query="", headers=(), pause=0.0):
+    """Ask as ``ask`` does, beside others."""
     coming = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
     coming.append({"type": "http.request", "body": b"", "more_body": False})
     sent = []
 
     async def receive():
-        await asyncio.sleep(pause)
+        if pause:
+            await asyncio.sleep(pause)
         return coming.pop(0)
 
     async def send(message):
@@ -62,6 +68,6 @@ def ask(app, method, path, *parts, query="", headers=(), pause=0.0):
 
     named = [(name.lower().encode(), value.encode()) for name, value in headers]
     scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": named}
-    asyncio.run(app(scope, receive, send))
+    await app(scope, receive, send)
     start, end = sent
     return start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, end["body"]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import threading
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
-from serving_examples import NAMES, as_json, as_npy, ask, images, make_run, write_task
+from serving_examples import NAMES, as_json, as_npy, ask, asked, images, make_run, write_task
 
 import bocl
+from bocl.methods.method import Learner
 from bocl.serving.app import App
 from bocl.serving.limits import Limits
 from bocl.serving.served import Cost, ServedRun
@@ -66,6 +70,43 @@ def test_a_thread_gives_the_same_bits(app, served, run):
     assert np.float32(found["logits"]).tobytes() == run.predict(images(7)[:9], PLAIN).numpy().tobytes()
 
 
+@pytest.mark.parametrize(
+    ("batch", "seconds", "waits"),
+    [(1, 0.001, False), (1, 1.0, True), (64, 0.0001, False), (64, 0.001, True), (64, 1.0, True)],
+)
+def test_requests_that_wait_share_a_pass_if_they_may(served, run, batch, seconds, waits):
+    served.served = replace(served.served, costs=(Cost(seconds, 0.0),) * 2)
+    app, x = App(served, Limits(batch=batch)), images(7)[:30].reshape(10, 3, *images(7).shape[1:])
+    requests = [(NAMES[place % 2], as_npy(samples), samples) for place, samples in enumerate(x)]
+    requests.insert(5, (PLAIN, b"[]", None))
+
+    async def all_at_once():
+        free = threading.Event()
+        app._worker.submit(free.wait)
+        asks = [
+            asyncio.create_task(asked(app, "POST", f"/tasks/{name}/predict", body, query="logits=true"))
+            for name, body, _ in requests
+        ]
+        while waits and app._waiting < len(x):
+            await asyncio.sleep(0)
+        free.set()
+        return await asyncio.gather(*asks)
+
+    with mock.patch.object(Learner, "logits", autospec=True, side_effect=Learner.logits) as passes:
+        answers = asyncio.run(all_at_once())
+    assert [len(call.args[1]) for call in passes.call_args_list] == ([15, 15] if batch > 1 and waits else [3] * 10)
+    for (name, _, samples), answer in zip(requests, answers, strict=True):
+        status, found = told(answer)
+        if samples is None:
+            assert (status, "no list 'samples'" in found["error"]) == (400, True)
+            continue
+        wanted = run.predict(samples, name).numpy()
+        if batch == 1 or not waits:
+            assert np.float32(found["logits"]).tobytes() == wanted.tobytes()
+        np.testing.assert_allclose(found["logits"], wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+    assert (app._waiting, app._bodies.held) == (0, 0)
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_without_a_task_it_is_guessed(together, tmp_path):
     run = make_run(tmp_path, guess=bocl.GuessSettings("auto"))
@@ -97,6 +138,11 @@ def test_tasks_and_health(app, run):
     _, found = told(ask(app, "GET", "/health"))
     assert (found["status"], found["tasks"], found["trouble"], found["device"]) == ("ok", 2, "", "cpu")
     assert found["head"] == run.audit().head
+    assert (found["waiting"], found["batch"]) == (0, 1)
+
+
+def test_health_says_how_large_batches_are(served):
+    assert told(ask(App(served, Limits(batch=64)), "GET", "/health"))[1]["batch"] == 64
 
 
 def test_an_audit_is_made_when_it_is_asked_for(app, run):
@@ -164,9 +210,10 @@ def test_bodies_are_bounded_together(app):
     assert app._bodies.held == 0  # given back, whatever was answered
 
 
-def test_waiting_predictions_are_bounded(served):
+@pytest.mark.parametrize("batch", [1, 64])
+def test_waiting_predictions_are_bounded(served, batch):
     served.served = replace(served.served, costs=(Cost(1.0, 0.0),) * 2)
-    app = App(served, Limits(waiting=0))
+    app = App(served, Limits(waiting=0, batch=batch))
     status, headers, body = ask(app, "POST", "/tasks/top/predict", as_json(images(7)[:2]))
     assert (status, headers["retry-after"]) == (503, "1")
     assert json.loads(body)["error"] == "0 predictions wait already; try again"

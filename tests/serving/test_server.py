@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from urllib.parse import quote
 
@@ -113,6 +114,34 @@ def test_no_answer_changes_while_a_task_is_added_nor_after_a_kill(tmp_path):
             status, content = running.ask(path, body, connection=connection, **headers)
             assert (status, logits(content)) == (200, wanted)
         running.process.send_signal(signal.SIGINT)  # as Ctrl-C does
+        assert running.process.wait(timeout=20) == 0
+
+
+def test_in_batches_every_client_is_answered_its_own(tmp_path):
+    run, wrong, begin = make_run(tmp_path, hidden=20_000), [], threading.Barrier(CLIENTS)
+    asked = questions(run.learner, NAMES)
+
+    def client(number):
+        begin.wait()
+        with closing(running.client()) as connection:
+            for count in range(3):
+                path, body, headers, wanted = asked[(number + count) % len(asked)]
+                spoilt = number % 5 == count
+                status, content = running.ask(path, b"[]" if spoilt else body, connection=connection, **headers)
+                if spoilt and (status, b"no list 'samples'" in content) == (400, True):
+                    continue
+                found, expected = np.frombuffer(logits(content), np.float32), np.frombuffer(wanted, np.float32)
+                if status != 200 or np.abs(found - expected).max() > 1e-5 * np.abs(expected).max():
+                    wrong.append((path, status, content[:200]))
+
+    with server(run.folder, "--batch", "64") as running:
+        assert "on cpu, in batches of up to 64 samples; Ctrl-C" in running.line
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            list(clients.map(client, range(CLIENTS)))
+        assert wrong == []
+        health = json.loads(running.ask("/health")[1])
+        assert (health["batch"], health["waiting"]) == (64, 0)
+        running.process.send_signal(signal.SIGINT)
         assert running.process.wait(timeout=20) == 0
 
 

@@ -22,6 +22,9 @@ def serve_command(
     timeout: Annotated[
         float, typer.Option(min=0.1, max=3600, help="Seconds a client has to send a request or to take its answer.")
     ] = 20.0,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Most samples of several requests in one pass; over 1, last bits may change.")
+    ] = 1,
     access_log: Annotated[bool, typer.Option("--access-log", help="Print a line for every request.")] = False,
     device: Device = "auto",
     trust: Trust = False,
@@ -35,7 +38,8 @@ def serve_command(
 
     def ready(address: str, served: Served) -> None:
         tasks = counted(len(served.learner.seen), "task")
-        say(f"bocl serve: {address}  {tasks} of {run}, on {served.learner.device}; Ctrl-C stops it")
+        batches = f", in batches of up to {batch} samples" if batch > 1 else ""
+        say(f"bocl serve: {address}  {tasks} of {run}, on {served.learner.device}{batches}; Ctrl-C stops it")
 
-    limits = Limits(body=max_bytes, samples=max_samples, seconds=timeout)
+    limits = Limits(body=max_bytes, samples=max_samples, seconds=timeout, batch=batch)
     serve(run, (host, port), limits, device=device, trust=trust, access_log=access_log, ready=ready)

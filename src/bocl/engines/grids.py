@@ -25,7 +25,8 @@ def run_grid_on(
         told += 1
         if error:
             failed[Path(order.folder)] = WorkError(error)
-        tell(f"{told}/{len(grid)}  {order.title}  {error or 'finished'}")
+        if not error or len(grid) > 1:  # who asked for a single run tells its error
+            tell(f"{told}/{len(grid)}  {order.title}  {error or 'finished'}")
 
     orders = [
         RunOrder.of(f"{config.method}  seed {config.seed}", config, folder, data=data, audit=audit)

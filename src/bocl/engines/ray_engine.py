@@ -14,9 +14,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -105,8 +105,14 @@ class RayCluster:
         try:
             if address not in (None, "auto"):
                 _knock(address)
-            self._ray.init(address=address or "local", **options)
+            with nullcontext() if address is None else _silent():
+                self._ray.init(address=address or "local", **options)
         except (ConnectionError, ValueError, RuntimeError, AssertionError, OSError) as error:
+            if "InvalidAuthToken" in str(error.__cause__):
+                raise InputError(
+                    f"--address {address}: this Ray cluster lets in who has its token; set RAY_AUTH_MODE=token, and "
+                    "RAY_AUTH_TOKEN to what `ray get-auth-token` prints where it was started"
+                ) from error
             reason = one_line(str(error).strip().partition("\n")[0]).partition(". ")[0]
             raise InputError(
                 f"--address {address or '(none)'}: Ray cannot be reached or started: {reason}; start a cluster with "
@@ -184,7 +190,10 @@ class RayCluster:
             return said.result()
         except self._ray.exceptions.RayError as error:
             lines = [line for line in str(error).strip().splitlines() if line.strip()]
-            raise WorkError(f"a worker could not start: {one_line(lines[-1])}") from error
+            raise WorkError(
+                f"a worker could not start: {one_line(lines[-1])}; see that the cluster is well (`ray status`), then "
+                "run the same command again"
+            ) from error
 
     def _has_come(self, actor: Any, said: Future[About]) -> bool:
         """Whether a new worker is there. One that was lost before is replaced, a few times.
@@ -311,6 +320,20 @@ def _close_to_others() -> None:
     """
     if "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep from the terminal what Ray's compiled code prints; what it raises says the same."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 def _knock(address: str) -> None:

@@ -43,7 +43,7 @@ from bocl.records.record import Diagnostics, Limit, Trial
 from bocl.tasks.labels import Label
 from bocl.tasks.samples import checked_labels
 from bocl.tasks.task import Task, with_validation
-from bocl.tasks.texts import TextFormat, are_texts
+from bocl.tasks.texts import TextFormat
 from bocl.training.batches import DeviceTask, task_to_device
 from bocl.training.device import resolve_device
 from bocl.training.recipe import Recipe
@@ -265,8 +265,6 @@ class Learner:
         if task is None:
             return self._without_task(x, together)[1]
         number = task_number(task, self.seen)
-        if self.text is not None and are_texts(x):
-            x = self.text.encode(x, "x", "shorten them, because the length is that of the tasks learnt").ids
         return self.network.predict(check_inputs(x, number, self.seen, self.device, self.text), number)
 
     @usual_surroundings()

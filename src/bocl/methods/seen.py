@@ -26,7 +26,7 @@ from bocl.settings import parse_value
 from bocl.tasks.labels import Label, label_from_json
 from bocl.tasks.samples import as_array, check_size, check_tensor
 from bocl.tasks.task import Scaling, Task
-from bocl.tasks.texts import TextFormat
+from bocl.tasks.texts import TextFormat, are_texts
 from bocl.training.batches import columns_for, token_lengths
 from bocl.wording import counted, shown
 
@@ -223,11 +223,11 @@ def check_inputs(
     """Return inputs as a network sees them, scaled as the task's training samples were.
 
     A task of bytes takes uint8, and float32 that is already scaled, as ``Split.inputs`` gives it. A task of floats
-    takes numbers of any type but uint8. A task of texts takes the token ids that ``text`` gives.
+    takes numbers of any type but uint8. A task of texts takes strings, or the token ids that ``text`` makes of them.
     """
     about = seen[task]
     where = f"x for task '{about.name}': samples"
-    given = raw_samples(x, task, seen)
+    given = raw_samples(x, task, seen, text)
     if about.padding is not None:
         return _token_ids(given, about.padding, where, None if text is None else text.largest).to(device)
     if about.in_bytes and given.dtype not in (torch.uint8, torch.float32):
@@ -251,9 +251,11 @@ def check_inputs(
     return inputs
 
 
-def raw_samples(x: Any, task: int, seen: Sequence[SeenTask]) -> Tensor:
-    """Return samples (n, *shape) as they came, if they have a task's shape."""
+def raw_samples(x: Any, task: int, seen: Sequence[SeenTask], text: TextFormat | None = None) -> Tensor:
+    """Return samples (n, *shape) as they came, of texts their token ids, if they have a task's shape."""
     about = seen[task]
+    if text is not None and are_texts(x):
+        x = text.encode(x, "x", "shorten them, because the length is that of the tasks learnt").ids
     where = f"x for task '{about.name}': samples"
     if isinstance(x, list | tuple) and not x:  # no sample, whatever their shape
         in_whole_numbers = about.in_bytes or about.padding is not None

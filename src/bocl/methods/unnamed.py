@@ -14,7 +14,6 @@ from bocl.methods.guessing import MapKind, TaskGuess, guessed, mapped
 from bocl.methods.method import Learner
 from bocl.methods.seen import SeenTask, check_inputs, raw_samples
 from bocl.tasks.task import Split, Task
-from bocl.tasks.texts import are_texts
 from bocl.training.batches import to_device
 from bocl.training.evaluation import BATCH
 from bocl.training.precision import repeatable_products
@@ -79,9 +78,7 @@ def check_guesses(learner: Learner) -> None:
 def _samples(learner: Learner, x: Any) -> Tensor:
     """Return samples (n, *shape) as they came; refuse them where their task cannot be guessed."""
     check_guesses(learner)
-    if learner.text is not None and are_texts(x):
-        x = learner.text.encode(x, "x", "shorten them, because the length is that of the tasks learnt").ids
-    raw = raw_samples(x, 0, learner.seen)
+    raw = raw_samples(x, 0, learner.seen, learner.text)
     scales = {(entry.mean, entry.std) for entry in learner.seen}
     if learner.seen[0].in_bytes and raw.dtype != torch.uint8 and len(scales) > 1:
         raise DataError(

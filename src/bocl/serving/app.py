@@ -1,20 +1,20 @@
 """What the server does with a request, as ASGI has it: seven places, and one clear line for everything else.
 
-A prediction has the bits that ``predict`` gives for the samples of its request. So requests are computed one by one,
-whatever the load: a product over the rows of two requests has other last bits than one over the rows of each.
+A prediction has the bits that ``predict`` gives for the samples of its request, because each is computed by itself: a
+product over the rows of two requests has other last bits than one over the rows of each. Whoever gives that up for
+speed (``Limits.batch``) has requests computed together that wait for the same task.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -22,24 +22,25 @@ from torch import Tensor
 
 from bocl.errors import BoclError, DataError, InputError, did_you_mean
 from bocl.methods.method import Learner
+from bocl.methods.seen import SeenTask
 from bocl.methods.unnamed import predict_unnamed
 from bocl.serving.bodies import Bodies, ClientLeft, Receive, Scope, Send, busy
 from bocl.serving.limits import Limits
+from bocl.serving.line import Line, Question
 from bocl.serving.page import page
-from bocl.serving.replies import NPY, Refusal, Reply, as_json, error
+from bocl.serving.replies import NPY, Refusal, Reply, as_json, error, failed, log
 from bocl.serving.samples import read_samples
-from bocl.serving.served import Served, ServedRun
+from bocl.serving.served import ServedRun
 from bocl.version import __version__
 
 T = TypeVar("T")
 
 LOOK = 1.0  # seconds between two looks at the run
-AT_ONCE = 0.002  # seconds; what takes no longer is answered without a thread, which would take longer to wake
+AT_ONCE = 0.002  # seconds; what takes no longer is answered where it is read, without a thread
+AT_ONCE_IN_BATCHES = 0.0002  # seconds; with batches too, because handing over to a thread takes as long
 SHORT = 64 * 1024  # bytes of such a request
 BEGIN, END = "/tasks/", "/predict"
 PLACES = {"/": ("GET",), "/tasks": ("GET",), "/health": ("GET",), "/audit": ("GET", "POST"), END: ("POST",)}
-
-_log = logging.getLogger("uvicorn.error")
 
 
 class App:
@@ -51,6 +52,8 @@ class App:
         self._bodies = Bodies(limits)
         self._worker = ThreadPoolExecutor(1, "predictions")  # one device, one prediction after the other
         self._beside = ThreadPoolExecutor(2, "beside")  # loads what is new, and audits
+        self._line = Line(limits.batch)  # which the worker answers
+        self._at_once = AT_ONCE if limits.batch == 1 else AT_ONCE_IN_BATCHES
         self._waiting = 0
         self._looking: asyncio.Future[None] | None = None
         self._auditing: asyncio.Future[Reply] | None = None
@@ -65,15 +68,10 @@ class App:
             return
         try:
             reply = await self._answer(scope, receive)
-        except Refusal as refusal:
-            reply = refusal.reply
         except ClientLeft:
             return
-        except InputError as mistake:
-            reply = error(400, str(mistake))
-        except Exception:
-            _log.exception("a request failed")
-            reply = error(500, "the server failed; its log says why")
+        except Exception as failure:
+            reply = failed(failure)
         with suppress(OSError):
             await send({"type": "http.response.start", "status": reply.status, "headers": reply.all_headers})
             await send({"type": "http.response.body", "body": reply.body})
@@ -97,7 +95,7 @@ class App:
             try:
                 await self._look()
             except Exception:
-                _log.exception("the run could not be looked at")
+                log.exception("the run could not be looked at")
 
     async def _look(self) -> None:
         """Take what the run has learnt since; who asks meanwhile waits for the same look."""
@@ -135,6 +133,7 @@ class App:
             "device": str(served.learner.device),
             "head": served.head,
             "waiting": self._waiting,
+            "batch": self._limits.batch,
             "bocl": __version__,
         }
         return as_json(facts)
@@ -155,15 +154,16 @@ class App:
             names = [about.name for about in served.learner.seen]
             raise Refusal(404, f"no task '{name}' has been learnt{did_you_mean(name, names)}")
         number = served.numbers[name]
-        form = _form(scope)
+        to_reply = partial(_reply, served.learner.seen[number], _form(scope))
         body = await self._bodies.read(scope, receive)
         try:
-            if len(body) > SHORT:
-                return await self._in_turn(partial(_read_and_answer, served, number, body, form, self._limits.samples))
-            samples = read_samples(body, served.learner.seen[number], self._limits.samples)
-            if served.costs[number].seconds(len(samples)) > AT_ONCE:
-                return await self._in_turn(partial(_answer, served, number, samples, form))
-            return _answer(served, number, samples, form)
+            question = Question(served.learner, number, body, self._limits.samples, to_reply)
+            if len(body) <= SHORT and served.costs[number].seconds(len(question.samples)) <= self._at_once:
+                return question.reply()
+            with self._place():
+                self._line.join(question)
+                self._worker.submit(self._line.answer_next)
+                return await asyncio.shield(asyncio.wrap_future(question.answer))
         finally:
             self._bodies.release(body)
 
@@ -176,16 +176,20 @@ class App:
         together = _asked(scope, "together")
         body = await self._bodies.read(scope, receive)
         try:
-            return await self._in_turn(partial(_guess_and_answer, learner, body, together, self._limits.samples))
+            with self._place():
+                answer = partial(_guess_and_answer, learner, body, together, self._limits.samples)
+                return await _in(self._worker, answer)
         finally:
             self._bodies.release(body)
 
-    async def _in_turn(self, answer: Callable[[], Reply]) -> Reply:
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Count a prediction that waits, as long as it does."""
         if self._waiting >= self._limits.waiting:
             raise busy(f"{self._waiting} predictions wait already")
         self._waiting += 1
         try:
-            return await _in(self._worker, answer)
+            yield
         finally:
             self._waiting -= 1
 
@@ -222,16 +226,10 @@ def _asked(scope: Scope, name: str) -> bool:
     return asked.get(name) == ["true"]
 
 
-def _read_and_answer(served: Served, number: int, body: bytes, form: str, most: int) -> Reply:
-    return _answer(served, number, read_samples(body, served.learner.seen[number], most), form)
-
-
-def _answer(served: Served, number: int, samples: Any, form: str) -> Reply:
-    """Predict for the samples of one request."""
-    logits = served.learner.predict(samples, number).cpu()
+def _reply(about: SeenTask, form: str, logits: Tensor) -> Reply:
+    """Answer with the logits (n, classes) of one request."""
     if form == "npy":
         return _as_npy(logits)
-    about = served.learner.seen[number]
     labels = about.class_labels
     found = {
         "task": about.name,

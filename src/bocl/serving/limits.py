@@ -16,6 +16,7 @@ class Limits:
     seconds      in which a client must send a request, take its answer, or ask again
     waiting      predictions that wait for others
     connections  at once
+    batch        samples of several requests that are computed together; with 1, each request is computed by itself
     """
 
     body: int = 16 * 1024 * 1024
@@ -23,6 +24,7 @@ class Limits:
     seconds: float = 20.0
     waiting: int = 256
     connections: int = 512
+    batch: int = 1
 
     @property
     def json(self) -> int:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from bocl.errors import InputError
 from bocl.wording import one_line
+
+log = logging.getLogger("uvicorn.error")
 
 _USUAL = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
@@ -49,6 +53,16 @@ class Refusal(Exception):  # noqa: N818 - a client's mistake, not one of the ser
 def error(status: int, why: str, *headers: tuple[str, str]) -> Reply:
     """Return an answer that says in one line what is wrong."""
     return as_json({"error": one_line(why)}, status, *headers)
+
+
+def failed(failure: Exception) -> Reply:
+    """Return what is answered in place of what failed; what is no client's mistake is logged."""
+    if isinstance(failure, Refusal):
+        return failure.reply
+    if isinstance(failure, InputError):
+        return error(400, str(failure))
+    log.error("a request failed", exc_info=failure)
+    return error(500, "the server failed; its log says why")
 
 
 def as_json(value: Any, status: int = 200, *headers: tuple[str, str]) -> Reply:
