@@ -1,6 +1,6 @@
 """Runs on a cluster with Slurm: one array job, made by submitit, with a run per element.
 
-FOLDER/jobs.json    the element that makes each run
+FOLDER/jobs.json    the element that makes each run; jobs.json.lock is held by the command that asks for some
 FOLDER/…            what submitit keeps of every element: what it was asked, what came of it, what it printed
 
 The elements need nobody: they go on when whoever asked for them stops waiting, and the same command waits for them
@@ -175,7 +175,9 @@ class Element:
             with stopping_on_terminate():
                 carry_out(order, device)
         except NothingNew:
-            return f"no record within the time limit of {self._minutes} minutes; give a longer --slurm time=…"
+            return (
+                f"no record within the time limit of {counted(self._minutes, 'minute')}; give a longer --slurm time=…"
+            )
         except BoclError as error:
             return one_line(str(error))
         return ""
