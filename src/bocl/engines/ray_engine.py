@@ -39,7 +39,7 @@ PATIENCE = 5.0  # seconds for a cluster to answer at all
 SETTINGS = b"\x04"  # a kind of frame of HTTP/2, which both sides begin with
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)
 LOOK_AGAIN = 10.0  # seconds after which a cluster that gives none is looked at
-START_UP = 30.0  # seconds in which an actor comes where there is room for it
+START_UP = 60.0  # seconds in which an actor comes where there is room for it
 
 
 class RayCluster:
