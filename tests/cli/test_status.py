@@ -18,7 +18,8 @@ from rich.console import Console
 from test_cli import SMALL
 
 import bocl.version
-from bocl.cli import printing, status
+from bocl.cli import printing
+from bocl.progress import watch
 from bocl.records.journal import Journal, read
 from bocl.records.run_log import JOURNAL
 
@@ -116,7 +117,7 @@ def test_a_grid_that_goes_on_is_looked_at_again_and_again(bocl, tmp_path, monkey
     monkeypatch.setattr(time, "sleep", pause)
     code, out, err = bocl("status", "runs", "--watch")
     assert (code, out, err) == (130, "", "")
-    assert [seconds for seconds, _ in seen] == [status.PAUSE] * 2
+    assert [seconds for seconds, _ in seen] == [watch.PAUSE] * 2
     assert "1 of 1 run finished" in seen[0][1]
     assert "1 of 2 runs finished, 1 under way" in seen[1][1]
     assert console.file.getvalue().count("\x1b[?25h") == 1, "the cursor is back"

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
+from bocl.engines.orders import Engine, RunOrder, make_unfinished
+from bocl.engines.part_process import PartProcess
 from bocl.experiment.config import Config, load_config
+from bocl.experiment.run import run
+from bocl.methods.parts import PartDone
 from bocl.records.events import Callback, Event, RoundStarted
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -26,6 +32,25 @@ SMALL = (
 def small(*overrides: str) -> Config:
     """Return a run of three tasks, whose rounds have up to seven children and two rungs."""
     return load_config("digits", [*SMALL, *overrides])
+
+
+def order(folder: Path, *overrides: str) -> RunOrder:
+    """Return the order of such a run."""
+    return RunOrder.of(folder.name, small(*overrides), folder)
+
+
+def make(engine: Engine, orders: Sequence[RunOrder]) -> dict[str, str]:
+    """Make runs, and return how each ended."""
+    ended: dict[str, str] = {}
+    make_unfinished(engine, orders, lambda order, error: ended.update({order.title: error}))
+    return ended
+
+
+def make_whole(place: Path, **settings: str) -> Path:
+    """Make runs in this process, by their names."""
+    for name, setting in settings.items():
+        run(small(setting), place / name, device="cpu")
+    return place
 
 
 def tensors(folder: Path) -> dict[str, str]:
@@ -70,6 +95,20 @@ def soon(so: Callable[[], object]) -> None:
     while not so() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert so()
+
+
+def helpers_that_answer(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the process of a helper whenever it has trained parts of a round; return the list."""
+    result = PartProcess.result
+    noted: list[int] = []
+
+    def result_and_note(self: PartProcess) -> list[PartDone]:
+        done = result(self)
+        noted.append(self._process.pid)
+        return done
+
+    monkeypatch.setattr(PartProcess, "result", result_and_note)
+    return noted
 
 
 class StoppedHere(BaseException):

@@ -3,6 +3,7 @@
 FOLDER/bin/…      sbatch, srun, sacct, and what keeps the state of an element
 FOLDER/state/N_M  state of element M of job N
 FOLDER/script     what sbatch was last given
+FOLDER/asked      a line for every time that sacct was called
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ os.execv(words[0], words)
 SACCT = """#!{python}
 from pathlib import Path
 
+with Path({folder!r}, "asked").open("a") as asked:
+    print("sacct", file=asked)
 print("JobID|State|NodeList")
 for state in Path({folder!r}, "state").iterdir():
     print(f"{{state.name}}|{{state.read_text()}}|here")

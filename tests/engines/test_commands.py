@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_examples import SMALL, assert_same_run, rounds, small, soon
+from engine_examples import SMALL, assert_same_run, helpers_that_answer, rounds, small, soon
 
+from bocl.engines.run_process import Processes
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -77,9 +78,12 @@ def sessions(folder: Path) -> int:
     return sum(record["kind"] == "start" for record in read(folder / JOURNAL))
 
 
-def test_a_run_on_two_devices_is_that_of_one_process_in_two_parts(bocl, tmp_path, whole):
+def test_a_run_on_two_devices_is_that_of_one_process_in_two_parts(bocl, tmp_path, whole, monkeypatch):
+    helpers = helpers_that_answer(monkeypatch)
     code, _, err = bocl("run", "digits", *SETTINGS, "--devices", "cpu,cpu", "--out", "runs")
     assert code == 0, err
+    assert len(set(helpers)) == 1
+    assert len(helpers) >= 2  # for two tasks with a search
     assert_same_run(tmp_path / "runs/bocl-seed0", whole / "parts")
     assert under_way(tmp_path) == []
 
@@ -170,6 +174,13 @@ def test_two_processes_that_share_the_gpu_come_to_the_bits_of_one(bocl, tmp_path
     words = ["--seeds", "1,2", "--devices", "cuda:0,cuda:0", "--out", "grid"]
     assert bocl("run", "digits", *SETTINGS, *words)[0] == 0
     assert_same_run(tmp_path / "grid/bocl-seed1", tmp_path / "alone")
+
+
+def test_the_reason_of_a_process_is_told_whatever_it_says_when_it_ends():
+    said = "bocl: no data\nx.py:1: UserWarning: a leak\n  warnings.warn("
+    with Processes() as processes:
+        assert processes.run([sys.executable, "-c", f"raise SystemExit({said!r})"]) == "no data"
+        assert processes.run([sys.executable, "-c", "raise SystemExit('its end')"]) == "its end"
 
 
 # -- wrong options ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from bocl.engines.mirror import FolderChanges, Mirror, write_content
 from bocl.engines.orders import RunOrder, carry_out
 from bocl.errors import BoclError
 from bocl.experiment.run import run
+from bocl.records.files import write_whole
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
 
@@ -93,3 +95,11 @@ def test_what_is_gone_in_the_first_place_goes_in_the_second(tmp_path):
     mirror.take(changes())
     mirror.close()
     assert not (tmp_path / "there/a/b").exists()
+
+
+def test_a_file_that_is_written_anew_is_new_though_its_size_and_time_are_the_same(tmp_path):
+    changes = write_content(tmp_path, {"weights": b"old"})
+    found = (tmp_path / "weights").stat()
+    write_whole(tmp_path / "weights", b"new")
+    os.utime(tmp_path / "weights", ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert changes().files == {"weights": b"new"}

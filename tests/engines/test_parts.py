@@ -7,16 +7,17 @@ import pickle
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
-from engine_examples import assert_same_run, small
+from engine_examples import assert_same_run, helpers_that_answer, small
 from torch import nn
 
-from bocl.engines.grids import spread_over
+from bocl.engines import ray_workers
 from bocl.engines.part_process import MOST_LOSSES, PartProcess
 from bocl.engines.part_server import PartServer, Subject
-from bocl.engines.spread import SpreadTrainer
+from bocl.engines.spread import SpreadTrainer, spread_over
 from bocl.errors import InputError, WorkError
 from bocl.experiment.run import run
 from bocl.methods import parts
@@ -82,8 +83,8 @@ class InThisProcess:
         if self.calls in self.lost_after:
             self.server = PartServer(CPU)
         self.calls += 1
-        if self.server.given != subject.number:
-            self.server.give(subject.number, subject.packed())
+        if self.server.given != subject.name:
+            self.server.give(subject.name, subject.packed())
         return pickle.loads(pickle.dumps(self.server.train(asked, works)))
 
     def drop(self):
@@ -174,6 +175,21 @@ def test_epochs_of_this_process_are_told(subject):
     assert [event.done for event in events if isinstance(event, EpochDone)] == [1, 2, 3, 4]
 
 
+def test_an_actor_that_outlives_the_worker_of_a_run_learns_the_next_worker_s_task(subject, monkeypatch):
+    """As after a run's worker was lost: another one takes the run up, and asks the actors that are left."""
+    monkeypatch.setattr(ray_workers, "needed", lambda *_: SimpleNamespace(get=lambda packed: packed))
+    actor, asked = ray_workers.PartActor("cpu", os.getcwd(), None), a_round(parts=2)
+
+    class Helper(InThisProcess):
+        def result(self):
+            subject, (asked, works) = self.asked
+            return actor.train(subject.name, [subject.packed()], asked, works)
+
+    SpreadTrainer([Helper()])(asked, *subject)
+    following = subject[0], task_to_device(permuted_digits(tasks=3, seed=0)[2], 2, "cpu")
+    assert_same(LocalTrainer()(asked, *following), SpreadTrainer([Helper()])(asked, *following))
+
+
 # -- processes -------------------------------------------------------------------------------------
 
 
@@ -219,13 +235,13 @@ def test_a_process_that_always_dies_ends_the_round_with_its_reason(subject, proc
 
 
 def test_a_failed_child_of_a_process_is_told_with_its_reason(subject, process):
-    process.start(Subject(0, *subject), a_round(reads=((5,),) * 7), [PartWork((0,))])  # there is no task 5
+    process.start(Subject(*subject), a_round(reads=((5,),) * 7), [PartWork((0,))])  # there is no task 5
     (done,) = process.result()
     assert done.failure.startswith("IndexError")
 
 
 def test_a_network_that_a_process_cannot_take_up_is_told(process):
-    process.start(Subject(0, Module(), None), a_round(), [PartWork((0,))])
+    process.start(Subject(Module(), None), a_round(), [PartWork((0,))])
     with pytest.raises(WorkError, match=r"cannot be read in another process \(ModuleNotFoundError.*test_parts"):
         process.result()
 
@@ -267,11 +283,13 @@ def test_a_process_ends_with_the_one_that_started_it():
 # -- runs ------------------------------------------------------------------------------------------
 
 
-def test_a_run_on_three_devices_is_the_run_of_one_process(tmp_path):
+def test_a_run_on_three_devices_is_the_run_of_one_process(tmp_path, monkeypatch):
+    helpers = helpers_that_answer(monkeypatch)
     config = small("search.parts=3")
     run(config, tmp_path / "here", device="cpu")
     with spread_over([CPU] * 3, config) as trainer:
         run(config, tmp_path / "there", device="cpu", trainer=trainer)
+    assert len(set(helpers)) == 2
     assert_same_run(tmp_path / "here", tmp_path / "there")
 
 
@@ -307,4 +325,4 @@ def test_a_module_that_cannot_be_sent_is_told():
         pass
 
     with pytest.raises(WorkError, match=r"the network cannot be sent to other processes \(.*Local.*\); use one device"):
-        Subject(0, Local(), None).packed()
+        Subject(Local(), None).packed()

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from engine_examples import assert_same_run, rounds, small, soon, told
+from engine_examples import (
+    StoppedHere,
+    assert_same_run,
+    make,
+    make_whole,
+    order,
+    rounds,
+    small,
+    soon,
+    stop_after,
+    told,
+)
 from slurm_stand_in import put_slurm_in
 
 from bocl.engines.orders import RunOrder
-from bocl.engines.slurm import Element, SlurmArray, minutes_of
-from bocl.errors import InputError
+from bocl.engines.slurm import SlurmArray, minutes_of
+from bocl.errors import InputError, WorkError
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -40,26 +55,11 @@ def slurm(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Make the runs in this process."""
-    place = tmp_path_factory.mktemp("whole")
-    for seed in (0, 1):
-        run(small(f"seed={seed}"), place / f"seed-{seed}", device="cpu")
-    return place
+    return make_whole(tmp_path_factory.mktemp("whole"), seed_0="seed=0", seed_1="seed=1")
 
 
 def local(tmp_path: Path) -> SlurmArray:
     return SlurmArray(tmp_path / "slurm", {"time": "30"}, "cpu", None, cluster="local")
-
-
-def order(folder: Path, *overrides: str) -> RunOrder:
-    return RunOrder.of(folder.name, small(*overrides), folder)
-
-
-def make(engine, orders):
-    """Make runs, and return how each ended."""
-    ended = {}
-    engine(orders, lambda order, error: ended.update({order.title: error}))
-    return ended
 
 
 def elements(folder: Path) -> list[int]:
@@ -81,14 +81,14 @@ def meanwhile(work):
 
 
 def test_runs_are_those_of_one_process(tmp_path, whole):
-    orders = [order(tmp_path / f"seed-{seed}", f"seed={seed}") for seed in (0, 1)]
-    assert make(local(tmp_path), orders) == {"seed-0": "", "seed-1": ""}
+    orders = [order(tmp_path / f"seed_{seed}", f"seed={seed}") for seed in (0, 1)]
+    assert make(local(tmp_path), orders) == {"seed_0": "", "seed_1": ""}
     for seed in (0, 1):
-        assert_same_run(tmp_path / f"seed-{seed}", whole / f"seed-{seed}")
+        assert_same_run(tmp_path / f"seed_{seed}", whole / f"seed_{seed}")
 
 
 def test_an_element_whose_time_is_nearly_over_is_requeued_and_goes_on(tmp_path, whole):
-    folder = tmp_path / "seed-0"
+    folder = tmp_path / "seed_0"
 
     def send():
         soon(lambda: rounds(folder) >= 1)
@@ -96,15 +96,15 @@ def test_an_element_whose_time_is_nearly_over_is_requeued_and_goes_on(tmp_path, 
         os.kill(element, signal.SIGUSR2)
 
     sent = meanwhile(send)
-    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed-0": ""}
+    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed_0": ""}
     sent()
     assert sum(record["kind"] == "start" for record in read(folder / JOURNAL)) == 2
-    assert_same_run(folder, whole / "seed-0")
+    assert_same_run(folder, whole / "seed_0")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_an_element_that_is_killed_is_told_and_the_same_command_goes_on(tmp_path, whole, number):
-    folder = tmp_path / "seed-0"
+    folder = tmp_path / "seed_0"
 
     def kill():
         soon(lambda: rounds(folder) >= 1)
@@ -114,16 +114,16 @@ def test_an_element_that_is_killed_is_told_and_the_same_command_goes_on(tmp_path
     killed = meanwhile(kill)
     ended = make(local(tmp_path), [order(folder, "seed=0")])
     killed()
-    assert "gave no result" in ended["seed-0"]
-    assert "\n" not in ended["seed-0"]
+    assert "gave no result" in ended["seed_0"]
+    assert "\n" not in ended["seed_0"]
     at_first = told(folder)
-    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed-0": ""}
+    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed_0": ""}
     assert told(folder)[: len(at_first)] == at_first  # nothing of it was made twice
-    assert_same_run(folder, whole / "seed-0")
+    assert_same_run(folder, whole / "seed_0")
 
 
 def test_who_stops_waiting_finds_the_runs_again(tmp_path, whole, slurm):
-    orders = [order(tmp_path / f"seed-{seed}", f"seed={seed}") for seed in (0, 1)]
+    orders = [order(tmp_path / f"seed_{seed}", f"seed={seed}") for seed in (0, 1)]
 
     def stop():
         soon(lambda: all(rounds(Path(order.folder)) >= 1 for order in orders))
@@ -133,18 +133,18 @@ def test_who_stops_waiting_finds_the_runs_again(tmp_path, whole, slurm):
     with pytest.raises(KeyboardInterrupt, match=r"stopped waiting; 2 runs go on under Slurm: .*`scancel 1`"):
         make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders)
     sent()
-    assert make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders) == {"seed-0": "", "seed-1": ""}
+    assert make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders) == {"seed_0": "", "seed_1": ""}
     assert len(list((slurm / "state").iterdir())) == 2  # none was asked for twice
     for seed in (0, 1):
-        assert_same_run(tmp_path / f"seed-{seed}", whole / f"seed-{seed}")
-        assert sum(record["kind"] == "start" for record in read(tmp_path / f"seed-{seed}" / JOURNAL)) == 1
+        assert_same_run(tmp_path / f"seed_{seed}", whole / f"seed_{seed}")
+        assert sum(record["kind"] == "start" for record in read(tmp_path / f"seed_{seed}" / JOURNAL)) == 1
     make(SlurmArray(tmp_path / "slurm", {}, "cpu", None), orders)
     assert len(list((slurm / "state").iterdir())) == 2  # and nothing for what is finished
 
 
 def test_options_are_those_of_sbatch(tmp_path, slurm):
     options = {"partition": "gpu", "time": "1-2:30", "gres": "gpu:1"}
-    orders = [order(tmp_path / f"seed-{seed}", "method=sn", "stream.tasks=1", f"seed={seed}") for seed in (0, 1)]
+    orders = [order(tmp_path / f"seed_{seed}", "method=sn", "stream.tasks=1", f"seed={seed}") for seed in (0, 1)]
     make(SlurmArray(tmp_path / "slurm", options, "cpu", 1), orders)
     script = (slurm / "script").read_text()
     assert all(f"#SBATCH --{name}={value}\n" in script for name, value in options.items())
@@ -184,15 +184,116 @@ def test_what_is_wrong_with_the_runs_of_an_array_is_told_for_each(tmp_path):
     assert "train-images-idx3-ubyte.gz" in ended["bad"]
 
 
-def test_an_element_from_which_nothing_comes_is_not_queued_for_ever(tmp_path, monkeypatch):
-    wanted = order(tmp_path / "run", "stream.tasks=1")
-    element = Element()
-    monkeypatch.setattr("bocl.engines.slurm.carry_out", lambda *_: None)
-    assert element(wanted, "cpu") == ""
-    assert element.checkpoint(wanted, "cpu") is None
-    monkeypatch.undo()
-    element(wanted, "cpu")
-    assert element.checkpoint(wanted, "cpu").args == (wanted, "cpu")
+SIGNALLED = """
+import os, signal
+from pathlib import Path
+from bocl.methods import parts
+from bocl.networks.architectures import mlp as network
+
+place, grow_part = Path(__file__).with_name("send"), parts.grow_part
+
+def grow_and_send(*arguments):
+    children = grow_part(*arguments)
+    if place.exists():
+        place.unlink()
+        os.kill(os.getpid(), signal.SIGUSR2)
+    return children
+
+parts.grow_part = grow_and_send
+"""
+
+
+@pytest.mark.parametrize("minutes", [5, 30])
+def test_an_element_from_which_nothing_new_came_ends_unless_it_had_little_of_its_time(tmp_path, monkeypatch, minutes):
+    """The signal comes in the middle of a round; half an hour is not over yet, of five minutes it would be."""
+    (tmp_path / "signalled.py").write_text(SIGNALLED)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = ["stream.tasks=2", "network.build='signalled:network'"]
+    run(small(*settings), tmp_path / "whole", device="cpu")
+    folder = tmp_path / "run"
+    with pytest.raises(StoppedHere):
+        run(small(*settings), folder, device="cpu", callback=stop_after(1))
+    before = told(folder)
+    (tmp_path / "send").touch()
+    engine = SlurmArray(tmp_path / "slurm", {"time": str(minutes)}, "cpu", None, cluster="local")
+    ended = make(engine, [order(folder, *settings)])
+    assert not (tmp_path / "send").exists()
+    if minutes == 5:
+        assert ended == {"run": "no record within the time limit of 5 minutes; give a longer --slurm time=…"}
+        assert told(folder) == before
+        assert make(engine, [order(folder, *settings)]) == {"run": ""}
+    else:
+        assert ended == {"run": ""}
+    assert_same_run(folder, tmp_path / "whole")
+
+
+@pytest.fixture
+def asks(monkeypatch):
+    """Let engines ask for nothing, and note for how much they would have; return that."""
+    asked = []
+
+    def ask(_, orders):
+        asked.append(len(orders))
+        jobs = [SimpleNamespace(job_id=f"7_{len(asked)}{place}") for place in range(len(orders))]
+        return {order.folder: job for order, job in zip(orders, jobs, strict=True)}
+
+    monkeypatch.setattr(SlurmArray, "_ask", ask)
+    return asked
+
+
+def test_what_slurm_has_no_record_of_yet_is_not_asked_for_again(tmp_path, slurm, asks):
+    orders = [order(tmp_path / f"seed_{seed}", f"seed={seed}") for seed in (0, 1, 2)]
+    engine = SlurmArray(tmp_path / "slurm", {}, "cpu", None)
+    made = engine._jobs_of(orders)
+    again = engine._jobs_of(orders)  # the stand-in knows no job
+    assert {key: job.job_id for key, job in again.items()} == {key: job.job_id for key, job in made.items()}
+    assert asks == [3]
+    assert (slurm / "asked").read_text() == "sacct\n"  # for all of them
+    jobs = tmp_path / "slurm/jobs.json"
+    os.utime(jobs, (0, 0))
+    engine._jobs_of(orders)
+    assert asks == [3, 3]  # it has forgotten them by now
+
+
+def test_a_signal_while_runs_are_asked_for_loses_none(tmp_path, slurm, asks, monkeypatch):
+    ask = SlurmArray._ask
+
+    def ask_and_stop(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return ask(*arguments)
+
+    monkeypatch.setattr(SlurmArray, "_ask", ask_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        SlurmArray(tmp_path / "slurm", {}, "cpu", None)._jobs_of([order(tmp_path / "run")])
+    assert json.loads((tmp_path / "slurm/jobs.json").read_text()) == {str(tmp_path / "run"): "7_10"}
+
+
+def test_two_commands_in_one_folder_keep_what_each_asked_for(tmp_path, slurm, asks, monkeypatch):
+    ask, inside = SlurmArray._ask, []
+
+    def ask_slowly(*arguments):
+        inside.append(True)
+        time.sleep(1)  # for the other, if it may
+        found = ask(*arguments)
+        inside.pop()
+        assert not inside
+        return found
+
+    monkeypatch.setattr(SlurmArray, "_ask", ask_slowly)
+    engine = SlurmArray(tmp_path / "slurm", {}, "cpu", None)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(engine._jobs_of, [[order(tmp_path / name)] for name in ("one", "other")]))
+    assert len(json.loads((tmp_path / "slurm/jobs.json").read_text())) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "slurm").mkdir()
+    engine = local(tmp_path)
+    (tmp_path / "slurm").rmdir()
+    (tmp_path / "slurm").touch()
+    with pytest.raises(WorkError, match="slurm: cannot be written: "):
+        make(engine, [order(tmp_path / "run")])
 
 
 def test_what_slurm_could_not_do_is_refused_in_one_line(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -376,3 +377,67 @@ def test_a_record_without_test_scores_is_not_enough_where_they_are_wanted(mine, 
         make_jobs(wanted, tmp_path / curve, records=tmp_path / "kept", **options)
     assert [line.split("  ")[0] for line in told[:2]] == ["1/1", "1/1"]
     assert told[2].startswith("1 of 1 run already")
+
+
+def test_a_finished_run_of_other_settings_is_not_taken_for_this_one(mine, tmp_path):
+    options = {"records": tmp_path / "kept", "tell": print, **OPTIONS}
+    made, longer = (
+        jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=[*QUICK, *more])
+        for more in ([], ["recipe.batch_size=48"])
+    )
+    make_jobs(made, tmp_path / "out", **{**options, "records": None})
+    with pytest.raises(FolderError, match=r"made with another config \(recipe.batch_size: .*; give another folder"):
+        make_jobs(longer, tmp_path / "out", **options)
+    assert not (tmp_path / "kept").exists()
+
+
+def test_no_engine_is_asked_for_what_is_finished(mine, tmp_path):
+    told: list[str] = []
+    asked: list[str] = []
+    options = {"records": None, "tell": told.append, **OPTIONS}
+    wanted = jobs([load_study(mine)], names=["sn"], overrides=QUICK)
+    make_jobs(wanted[:1], tmp_path / "out", **options)
+
+    class Noting(RunProcesses):
+        def __call__(self, orders, ended):
+            asked.extend(order.title for order in orders)
+
+    run_jobs(wanted, tmp_path / "out", Noting(["cpu"]), **options)
+    assert asked == ["digits  sn  seed 4"]
+    assert [line.split("  ACC ")[0] for line in told] == ["1/1  digits  sn  seed 3", "1/2  digits  sn  seed 3"]
+
+
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_record_that_was_cut_short_is_made_again(mine, tmp_path, kept):
+    options = {"records": tmp_path / "kept", "tell": print, **OPTIONS}
+    wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
+    make_jobs(wanted, tmp_path / "out", **options)
+    record = tmp_path / "kept/digits/sn-seed-3.jsonl"
+    whole = record.read_bytes()
+    record.write_bytes(whole[:kept])
+    assert make_jobs(wanted, tmp_path / "out", **options) == 0
+    assert record.read_bytes() == whole
+
+
+def test_a_record_that_cannot_be_written_is_its_run_s_failure_and_the_others_go_on(mine, tmp_path):
+    told: list[str] = []
+    (tmp_path / "kept/digits/sn-seed-3.jsonl").mkdir(parents=True)
+    wanted = jobs([load_study(mine)], names=["sn"], overrides=QUICK)
+    assert make_jobs(wanted, tmp_path / "out", records=tmp_path / "kept", tell=told.append, **OPTIONS) == 1
+    assert "sn-seed-3.jsonl: cannot be written: Is a directory" in told[0]
+    assert [path.name for path in (tmp_path / "kept/digits").iterdir() if path.is_file()] == ["sn-seed-4.jsonl"]
+
+
+def test_a_record_is_whole_or_not_there(mine, tmp_path, monkeypatch):
+    """As on a disk that is full: the file that was begun is gone."""
+    wanted = jobs([load_study(mine)], names=["sn"], seeds=[3], overrides=QUICK)
+    make_jobs(wanted, tmp_path / "out", records=None, tell=print, **OPTIONS)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        assert make_jobs(wanted, tmp_path / "out", records=tmp_path / "kept", tell=print, **OPTIONS) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert list((tmp_path / "kept/digits").iterdir()) == []

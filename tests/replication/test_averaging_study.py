@@ -17,7 +17,7 @@ def test_the_tables_of_the_page_are_what_the_records_say():
 
 
 def test_every_pair_differs_in_nothing_but_what_is_compared():
-    made = {(job.preset, job.name, job.seed): job.config() for job in jobs([PAIRS], seeds=[0])}
+    made = {(job.preset, job.name, job.seed): job.config for job in jobs([PAIRS], seeds=[0])}
     for (preset, name, seed), config in made.items():
         base, averaged, rest = name.partition("-average")
         if averaged:

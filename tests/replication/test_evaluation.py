@@ -103,16 +103,16 @@ def test_tries_are_on_a_seed_of_their_own_and_leave_validation_samples_out(strea
     wanted = jobs([load_study(str(study_file(stream)))])
     assert {job.seed for job in wanted} == {tuning_seed()}
     assert tuning_seed() not in numbers(stream)["seeds"]
-    assert not any(job.config().recipe.use_validation for job in wanted)
+    assert not any(job.config.recipe.use_validation for job in wanted)
     for job in wanted:
-        config = job.config()
+        config = job.config
         assert config.stream.name == stream
         assert config.stream.tasks in (10, numbers(stream)["few"])
         assert stream != "split-cifar100" or config.stream.arguments == {"class_order": "drawn"}
         if config.method != "gem":
             common = ("batch_size", "augment", "precision", "average_share", "patience")
             assert {name: getattr(config.recipe, name) for name in common} == {
-                name: getattr(wanted[0].config().recipe, name) for name in common
+                name: getattr(wanted[0].config.recipe, name) for name in common
             }
 
 

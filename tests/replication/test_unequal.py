@@ -23,7 +23,7 @@ SEARCHES = load_study(str(sizes.HERE / "studies" / "searches.toml"))
 
 def config_of(name):
     (job,) = jobs([SEARCHES], names=[name], seeds=[0])
-    return job.config()
+    return job.config
 
 
 def test_the_tables_of_the_page_are_what_the_records_say():

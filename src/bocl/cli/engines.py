@@ -91,10 +91,11 @@ def chosen_engine(
         return SlurmArray(folder / "slurm", _parse_slurm(slurm or []), device, workers)
     from rich.console import Console
 
+    from bocl.cli.printing import warn
     from bocl.engines.ray_engine import RayCluster
 
     with Console(stderr=True).status("Ray starts" if address is None else "Ray is asked"):
-        return RayCluster(address, device, workers, mixed=mixed)
+        return RayCluster(address, device, workers, mixed=mixed, tell=warn)
 
 
 def processes(devices: Sequence[torch.device], workers: int | None = None) -> Engine:

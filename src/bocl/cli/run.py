@@ -6,17 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.engines import (
-    Address,
-    Devices,
-    EngineName,
-    MixedDevices,
-    SlurmOptions,
-    Workers,
-    chosen_engine,
-    devices_to_share,
-    processes,
-)
+from bocl.cli import engines
 from bocl.cli.options import Data, Device, GoalTolerance, Methods, Overrides, complete_preset, tolerance_overrides
 
 
@@ -45,12 +35,12 @@ def run_command(
     device: Device = "auto",
     at_once: Annotated[int, typer.Option(help="Runs side by side on one GPU; times are then not each run's own.")] = 1,
     data: Data = None,
-    devices: Devices = None,
-    mixed_devices: MixedDevices = False,
-    engine: EngineName = None,
-    workers: Workers = None,
-    address: Address = None,
-    slurm: SlurmOptions = None,
+    devices: engines.Devices = None,
+    mixed_devices: engines.MixedDevices = False,
+    engine: engines.EngineName = None,
+    workers: engines.Workers = None,
+    address: engines.Address = None,
+    slurm: engines.SlurmOptions = None,
     audit: Annotated[bool, typer.Option(help="Prove after every task that earlier ones are untouched.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -61,7 +51,8 @@ def run_command(
     from bocl.cli.comma_lists import parse_methods, parse_seeds
     from bocl.cli.printing import print_json, warn
     from bocl.cli.tables import print_runs
-    from bocl.engines.grids import run_grid_on, spread_over
+    from bocl.engines.grids import run_grid_on
+    from bocl.engines.spread import spread_over
     from bocl.errors import InputError
     from bocl.experiment.grid import plan, run_grid, split_over
     from bocl.progress.display import Display
@@ -71,7 +62,7 @@ def run_command(
     from bocl.records.summary import summarise
     from bocl.wording import counted
 
-    shared = devices_to_share(device, devices, mixed_devices)
+    shared = engines.devices_to_share(device, devices, mixed_devices)
     if at_once > 1 and (shared is not None or engine is not None):
         raise InputError("--at-once is about one GPU; leave it out with --devices and --engine")
     if workers is not None and engine is None:
@@ -95,7 +86,7 @@ def run_command(
     )
     if tolerance is not None and any(one.method == "rcl" for one, _ in grid):
         warn("rcl takes a price, not a tolerance: it runs with its usual reward.alpha")
-    made_on = chosen_engine(
+    made_on = engines.chosen_engine(
         engine,
         device=device,
         shared=shared,
@@ -112,7 +103,7 @@ def run_command(
         if places > parts and (shared or workers):
             warn(f"the rounds of this run are trained in {counted(parts, 'part')}; no more devices than that have work")
     elif shared is not None:
-        made_on = processes(shared)
+        made_on = engines.processes(shared)
     try:
         with stopping_on_terminate():
             if made_on is not None:

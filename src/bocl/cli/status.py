@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-PAUSE = 2.0  # seconds between two looks
-
 
 def status_command(
     places: Annotated[
@@ -24,6 +22,7 @@ def status_command(
     from bocl.cli.printing import make_console, print_json
     from bocl.errors import FolderError, InputError
     from bocl.progress.overview import overview
+    from bocl.progress.watch import PAUSE
     from bocl.records.outlook import outlook
     from bocl.records.progress import progress_in
 

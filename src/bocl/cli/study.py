@@ -6,17 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bocl.cli.engines import (
-    Address,
-    Devices,
-    EngineName,
-    MixedDevices,
-    SlurmOptions,
-    Workers,
-    chosen_engine,
-    devices_to_share,
-    processes,
-)
+from bocl.cli import engines
 from bocl.cli.options import Data, Device, Overrides
 
 
@@ -32,7 +22,7 @@ def study_command(
     only: Annotated[str | None, typer.Option(help="Only runs of these names, separated by commas.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of a study's, separated by commas.")] = None,
     overrides: Overrides = None,
-    workers: Workers = None,
+    workers: engines.Workers = None,
     records: Annotated[
         str | None,
         typer.Option(
@@ -41,11 +31,11 @@ def study_command(
         ),
     ] = None,
     device: Device = "auto",
-    devices: Devices = None,
-    mixed_devices: MixedDevices = False,
-    engine: EngineName = None,
-    address: Address = None,
-    slurm: SlurmOptions = None,
+    devices: engines.Devices = None,
+    mixed_devices: engines.MixedDevices = False,
+    engine: engines.EngineName = None,
+    address: engines.Address = None,
+    slurm: engines.SlurmOptions = None,
     data: Data = None,
 ) -> None:
     """Make the runs of one study or several; run the same command again to resume."""
@@ -73,8 +63,8 @@ def study_command(
         overrides=overrides or [],
         data=data,
     )
-    shared = devices_to_share(device, devices, mixed_devices)
-    made_on = chosen_engine(
+    shared = engines.devices_to_share(device, devices, mixed_devices)
+    made_on = engines.chosen_engine(
         engine,
         device=device,
         shared=shared,
@@ -83,7 +73,7 @@ def study_command(
         address=address,
         slurm=slurm,
         folder=Path(out),
-    ) or processes(shared or [resolve_device(device)], workers)
+    ) or engines.processes(shared or [resolve_device(device)], workers)
     for source, study in studies.items():
         if study.alone and made_on.shares_device > 1:
             raise ConfigError(f"{source} measures how long runs take on a device of their own; leave out --workers")

@@ -39,7 +39,7 @@ class FolderChanges:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read = 0  # bytes of the journal
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, tuple[int, int, int]] = {}
 
     def __call__(self) -> Change:
         """Return what is new."""
@@ -106,9 +106,9 @@ def _places(folder: Path) -> list[str]:
     return sorted(place for place in places if place != JOURNAL)
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, int, int]:
     found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns  # a file that is written anew is another one
 
 
 def _bytes_from(path: Path, start: int) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from bocl.experiment.build import build_base, build_stream
 from bocl.experiment.config import Config
 from bocl.experiment.run import run_built
+from bocl.records.progress import progress_of
 from bocl.settings import parse_value, to_plain
 from bocl.tasks.task import TaskStream
 from bocl.training.surroundings import usual_surroundings
@@ -70,6 +71,21 @@ class Engine(Protocol):
         they go on by themselves, the interrupt that comes out of this says so.
         """
         ...
+
+
+def make_unfinished(engine: Engine, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
+    """Have an engine make the runs that have not learnt all their tasks; see ``Engine``.
+
+    No folder may hold a run of other settings (``check_folder``): it would be taken for this one.
+    """
+    left = []
+    for order in orders:
+        found = progress_of(Path(order.folder))
+        if found is not None and found.finished and found.tasks == order.settings().stream.tasks:
+            ended(order, "")
+        else:
+            left.append(order)
+    engine(left, ended)
 
 
 @usual_surroundings()

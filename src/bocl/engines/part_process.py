@@ -39,7 +39,7 @@ class PartProcess:
     def __init__(self, device: torch.device, imports: str | None = None) -> None:
         self.device = device
         self._imports = imports
-        self._given: int | None = None
+        self._given: str | None = None
         self._begun: tuple[Subject, Round, Sequence[PartWork]] | None = None
         self._start_process()
 
@@ -66,9 +66,9 @@ class PartProcess:
             self.close()
             self._start_process()
         try:
-            if self._given != subject.number:
-                self._send("give", subject.number, subject.packed())
-                self._given = subject.number
+            if self._given != subject.name:
+                self._send("give", subject.name, subject.packed())
+                self._given = subject.name
             self._send("train", asked, works)
         except OSError:
             pass  # it has ended, as ``result`` will find

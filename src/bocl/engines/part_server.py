@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import torch
 
@@ -29,11 +30,11 @@ from bocl.training.surroundings import usual_surroundings
 class Subject:
     """What children grow from and learn, for one task: packed when somebody else needs it first.
 
-    number  tells it from those before
+    name  tells it from all others: whoever keeps it may outlive who made it, and be asked for another run's
     """
 
-    def __init__(self, number: int, network: GrowingNetwork, data: DeviceTask) -> None:
-        self.number, self.network, self.data = number, network, data
+    def __init__(self, network: GrowingNetwork, data: DeviceTask) -> None:
+        self.name, self.network, self.data = uuid4().hex, network, data
         self._packed: bytes | None = None
 
     def packed(self) -> bytes:
@@ -72,23 +73,23 @@ def unpacked(packed: bytes, device: torch.device) -> tuple[GrowingNetwork, Devic
 class PartServer:
     """Trains parts of rounds on one device.
 
-    given  the number of the subject that it has; None before the first
+    given  the name of the subject that it has; None before the first
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.given: int | None = None
+        self.given: str | None = None
         self._device = device
         self._begin: Callable[[Round], PartTrainer] | None = None
         self._asked: Round | None = None
         self._trainer: PartTrainer | None = None
 
-    def give(self, number: int, packed: bytes) -> None:
+    def give(self, name: str, packed: bytes) -> None:
         """Take what children grow from and learn, in place of what was there."""
         self._trainer = self._begin = None  # with all that they keep
         network, data = unpacked(packed, self._device)
         cache = StepCache()
         self._begin = lambda asked: PartTrainer(asked, network, data, cache, Listener(ignore_events))
-        self.given = number
+        self.given = name
 
     def train(self, asked: Round, works: Sequence[PartWork]) -> list[PartDone]:
         """Train parts of a round; what they come to has its tensors on the host."""
@@ -96,21 +97,16 @@ class PartServer:
         with usual_surroundings():
             if self._trainer is None or asked != self._asked or not all(work.rungs for work in works):
                 self._asked, self._trainer = asked, self._begin(asked)
-            return [on_host(done) for done in self._trainer(works)]
-
-
-def on_host(done: PartDone) -> PartDone:
-    """Return a part whose tensors are in the host's memory."""
-    return replace(done, growths=tuple(growth and _moved(growth, torch.device("cpu")) for growth in done.growths))
+            return [on_device(done, torch.device("cpu")) for done in self._trainer(works)]
 
 
 def on_device(done: PartDone, device: torch.device) -> PartDone:
     """Return a part whose tensors are on a device."""
-    return replace(done, growths=tuple(growth and _moved(growth, device) for growth in done.growths))
 
+    def moved(growth: Growth) -> Growth:
+        return replace(growth, tensors={name: tensor.to(device) for name, tensor in growth.tensors.items()})
 
-def _moved(growth: Growth, device: torch.device) -> Growth:
-    return replace(growth, tensors={name: tensor.to(device) for name, tensor in growth.tensors.items()})
+    return replace(done, growths=tuple(growth and moved(growth) for growth in done.growths))
 
 
 def _reason(error: Exception) -> str:

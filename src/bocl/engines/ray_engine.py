@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,10 +23,11 @@ from typing import Any
 
 from bocl.engines.mirror import Mirror
 from bocl.engines.orders import RunOrder
-from bocl.engines.ray_workers import About, Ended, PartWorker, RunWorker
+from bocl.engines.ray_workers import About, Ended, PartActor, RunWorker
 from bocl.engines.shared_arrays import ArrayStore, Packed
 from bocl.errors import BoclError, InputError, WorkError
 from bocl.experiment.build import build_stream, module_of
+from bocl.experiment.config import Config
 from bocl.experiment.provenance import versions
 from bocl.extras import needed
 from bocl.settings import to_plain
@@ -38,23 +39,35 @@ PATIENCE = 5.0  # seconds for a cluster to answer at all
 SETTINGS = b"\x04"  # a kind of frame of HTTP/2, which both sides begin with
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)
 LOOK_AGAIN = 10.0  # seconds after which a cluster that gives none is looked at
+START_UP = 60.0  # seconds in which an actor comes where there is room for it
 
 
 class RayCluster:
     """An engine (``orders.py``) on Ray.
 
     run_worker  the actors that make runs
+    part_actor  those that train parts of a single run's rounds
 
     address  of a cluster, `auto` for the one that this machine belongs to; None: one is started here
     device   auto, cpu or cuda: what every worker computes on
     workers  how many at once; None: one for every GPU, or for every core where there is none
     mixed    whether they may be GPUs of different types
+    tell     called with what a person should know meanwhile
     """
 
     shares_device = 1
     run_worker: type[RunWorker] = RunWorker
+    part_actor: type[PartActor] = PartActor
 
-    def __init__(self, address: str | None, device: str, workers: int | None, *, mixed: bool = False) -> None:
+    def __init__(
+        self,
+        address: str | None,
+        device: str,
+        workers: int | None,
+        *,
+        mixed: bool = False,
+        tell: Callable[[str], None] = print,
+    ) -> None:
         if device not in ("auto", "cpu", "cuda"):
             raise InputError(f"--device {device}: Ray says which GPU a worker has; give cpu, cuda or auto")
         if address is None:
@@ -71,12 +84,14 @@ class RayCluster:
         self.most_parts = workers or most
         self.workers: int | None = self.most_parts
         self._device = "cpu" if self._unit == "CPU" else "cuda"
-        self._mixed = mixed
+        self._mixed, self._tell = mixed, tell
         self._first: About | None = None  # what workers are compared with
         self._stopping = False
         self._actors: list[Any] = []
         self._free: SimpleQueue[tuple[Any, Future[About] | None]] = SimpleQueue()  # workers; of new ones what they are
         self._failures = 0  # of workers to start, one after another
+        self._left = 0  # workers that are there, or are expected to come
+        self._waits = False  # whether it was told that there is no room for any
         self._arrays = ArrayStore(self._ray.put, self._ray.cloudpickle.CloudPickler)
         self._streams: dict[str, Packed] = {}
         self._one_at_a_time = threading.Lock()
@@ -106,17 +121,13 @@ class RayCluster:
 
     def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
         """Make runs; see ``Engine``."""
-        single = orders[0].settings() if len(orders) == 1 else None
-        helpers = min(single.search.parts, self.most_parts) - 1 if single else 0
         try:
-            imports = single.network.build if single and module_of(single.network) else None
-            parts = [self._start(PartWorker, self._device, imports) for _ in range(helpers)]
-            for actor in parts:
-                self._check(self._told(actor.about.remote().future()))
-            for _ in range(min(len(orders), self.most_parts - helpers)):
+            self._left = min(len(orders), self.most_parts)
+            for _ in range(self._left):
                 self._hire()
+            helpers = self._helpers(orders[0].settings()) if len(orders) == 1 else []
             with ThreadPoolExecutor(self.most_parts) as pool:
-                running = {pool.submit(self._make, order, parts): order for order in orders}
+                running = {pool.submit(self._make, order, helpers): order for order in orders}
                 try:
                     for done in as_completed(running):
                         ended(running[done], done.result())
@@ -135,14 +146,44 @@ class RayCluster:
 
     def _start(self, kind: type, *arguments: Any) -> Any:
         resources = {"num_cpus": 1} if self._unit == "CPU" else {"num_cpus": 0, "num_gpus": 1}
-        actor = self._ray.remote(kind).options(**resources, scheduling_strategy="SPREAD").remote(*arguments)
+        options = self._ray.remote(kind).options(**resources, scheduling_strategy="SPREAD")
+        actor = options.remote(self._device, os.getcwd(), *arguments)
         self._actors.append(actor)
         return actor
 
     def _hire(self) -> None:
         """Ask for a worker; it is free once the cluster has room for it."""
-        actor = self._start(self.run_worker, self._device)
+        actor = self._start(self.run_worker)
         actor.about.remote().future().add_done_callback(lambda said: self._free.put((actor, said)))
+
+    def _helpers(self, config: Config) -> list[Any]:
+        """Return actors that train parts of a run's rounds: once its worker is there, those that come before long.
+
+        Who holds places while waiting for more may wait for ever for somebody who does the same.
+        """
+        wanted = min(config.search.parts, self.most_parts) - 1
+        if not wanted:
+            return []
+        self._free.put((self._wait_for_worker([]), None))
+        imports = config.network.build if module_of(config.network) else None
+        actors = [self._start(self.part_actor, imports) for _ in range(wanted)]
+        coming = {actor.about.remote().future(): actor for actor in actors}
+        wait(coming, timeout=START_UP)
+        helpers, reasons = [], []
+        for said, actor in coming.items():
+            try:
+                if not said.done():
+                    raise WorkError(f"no {self._unit} of the cluster is free")
+                self._check(self._told(said))
+                helpers.append(actor)
+            except BoclError as error:
+                self._ray.kill(actor)
+                reasons.append(str(error))
+        if reasons:
+            self._tell(
+                f"{len(helpers) + 1} of {wanted + 1} workers train this run: {'; '.join(dict.fromkeys(reasons))}"
+            )
+        return helpers
 
     def _told(self, said: Future[About]) -> About:
         try:
@@ -154,28 +195,35 @@ class RayCluster:
                 "run the same command again"
             ) from error
 
-    def _has_come(self, said: Future[About]) -> bool:
-        """Whether a new worker is there; one that was lost before is replaced, a few times."""
-        try:
-            found = self._told(said)
-        except WorkError:
-            self._failures += 1
-            if self._failures >= MOST_LOSSES:
-                raise
-            self._hire()
-            return False
+    def _has_come(self, actor: Any, said: Future[About]) -> bool:
+        """Whether a new worker is there. One that was lost before is replaced, a few times.
+
+        One that is of no use is left out; if no other is left, what is wrong with it is raised.
+        """
         with self._one_at_a_time:
+            try:
+                self._check(self._told(said))
+            except BoclError as error:
+                self._failures += isinstance(error, WorkError)
+                if isinstance(error, WorkError) and self._failures < MOST_LOSSES:
+                    self._hire()
+                    return False
+                self._ray.kill(actor)
+                self._left -= 1
+                if self._left <= 0:
+                    raise
+                self._tell(f"{counted(self._left, 'worker')} left: {error}")
+                return False
             self._failures = 0
-            self._check(found)
         return True
 
     def _check(self, found: About) -> None:
         """Refuse a worker whose results could have other bits than those of the others."""
-        ours = versions()
-        for name, version in found.versions.items():
-            if name != "commit" and ours.get(name) != version:
+        for name, version in versions().items():
+            there = found.versions.get(name)
+            if there != version and name != "commit":  # of a checkout; an installed bocl of the same version has none
                 raise InputError(
-                    f"{found.node} has {name} {version}, and this machine {ours.get(name)}; install the same on all"
+                    f"{found.node} has {name} {there}, and this machine {version}; install the same on all"
                 )
         first = self._first = self._first or found
         if first.device != found.device and not self._mixed:
@@ -184,27 +232,36 @@ class RayCluster:
                 "use nodes of one type, or allow it with --mixed-devices"
             )
 
-    def _worker(self, parts: list[Any]) -> Any:
-        """Wait for a free worker. What is wrong with the cluster, so that no run can be made, is raised.
+    def _wait_for_worker(self, helpers: list[Any]) -> Any:
+        """Return a worker that is free. What is wrong with the cluster, so that no run can be made, is raised.
 
-        parts  actors that train parts; where nodes were lost, those that are in the worker's way give it their place
+        helpers  of its run; as long as no worker comes, one after another gives up its place, see ``_make_room``
         """
-        looked = -LOOK_AGAIN
+        looked = waited = time.monotonic()
         while not self._stopping:
             with suppress(Empty):
                 worker, new = self._free.get(timeout=WAIT)
-                if new is None or self._has_come(new):
+                if new is None or self._has_come(worker, new):
                     return worker
-            if time.monotonic() - looked > LOOK_AGAIN:
-                looked = time.monotonic()
-                room = int(self._ray.cluster_resources().get(self._unit, 0))
-                if not room:
+            now = time.monotonic()
+            if now - looked > LOOK_AGAIN:
+                looked = now
+                if not self._ray.cluster_resources().get(self._unit):
                     raise WorkError(f"the cluster has no {self._unit} left; run the same command again to resume")
-                while len(parts) >= room:
-                    self._ray.kill(parts.pop())
+            if now - waited > START_UP:
+                waited = now
+                self._make_room(helpers)
         raise WorkError("stopped")
 
-    def _make(self, order: RunOrder, parts: list[Any]) -> str:
+    def _make_room(self, helpers: list[Any]) -> None:
+        """Let a helper go: after nodes were lost, helpers may hold all there is. Without any, tell who waits."""
+        if helpers:
+            self._ray.kill(helpers.pop())
+        elif self._first is None and not self._waits:
+            self._waits = True
+            self._tell(f"waiting for a free {self._unit} of the cluster")
+
+    def _make(self, order: RunOrder, helpers: list[Any]) -> str:
         """Make a run; return why it failed, '' if it did not. What is wrong with the cluster is raised."""
         try:
             stream = self._stream(order)
@@ -214,9 +271,9 @@ class RayCluster:
         losses = 0
         try:
             while True:
-                worker, records = self._worker(parts), mirror.records
+                worker, records = self._wait_for_worker(helpers), mirror.records
                 try:
-                    said = self._follow(worker, order, stream, parts, mirror)
+                    said = self._follow(worker, order, stream, helpers, mirror)
                 except self._ray.exceptions.RayTaskError as raised:  # before the run began
                     said = one_line(str(raised.cause))
                 except self._ray.exceptions.RayError as raised:
@@ -236,10 +293,10 @@ class RayCluster:
         finally:
             mirror.close()
 
-    def _follow(self, worker: Any, order: RunOrder, stream: Packed, parts: Sequence[Any], mirror: Mirror) -> str:
+    def _follow(self, worker: Any, order: RunOrder, stream: Packed, helpers: Sequence[Any], mirror: Mirror) -> str:
         """Let a worker make a run, and do in its folder what the worker does; return why it failed."""
         make = worker.make.options(num_returns="streaming")
-        for coming in make.remote(order, self._ray.put(mirror.content()), stream, list(parts)):
+        for coming in make.remote(order, self._ray.put(mirror.content()), stream, list(helpers)):
             new = self._ray.get(coming)
             if isinstance(new, Ended):
                 return new.error

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
+from subprocess import DEVNULL
 from typing import Any
 
 from bocl.engines.mirror import Change, write_content
@@ -48,13 +52,16 @@ class Ended:
 
 
 class RunWorker:
-    """An actor that makes runs, one after another, in a folder of its node's own.
+    """An actor that makes runs, one after another, each in a folder of its own, which passes.
 
     What a run writes is sent to who asked for it, who keeps the run: this node may go at any time.
+
+    folder  in which the command was given
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, folder: str) -> None:
         self._device = device
+        _go_to(folder)
 
     def about(self) -> About:
         """Describe this actor."""
@@ -70,7 +77,7 @@ class RunWorker:
         parts    actors that train parts of its rounds
         """
         news: SimpleQueue[Change | Ended] = SimpleQueue()
-        with tempfile.TemporaryDirectory(prefix="bocl-") as place:
+        with passing_folder() as place:
             changes = write_content(Path(place), content)
             there = replace(order, folder=place)
             helpers = [RayHelper(actor, self._device) for actor in parts]
@@ -83,7 +90,7 @@ class RunWorker:
                     carry_out(there, self._device, tasks, trainer=trainer, on_record=lambda: news.put(changes()))
                 except BoclError as mistake:
                     error = one_line(str(mistake)).replace(place, order.folder)
-                except Exception as mistake:
+                except BaseException as mistake:  # SystemExit of the user's module too: somebody waits for the end
                     error = one_line(f"{type(mistake).__name__}: {mistake}")
                 news.put(Ended(f"{error} (on {platform.node()})" if error else ""))
 
@@ -95,14 +102,16 @@ class RunWorker:
                     return
 
 
-class PartWorker:
+class PartActor:
     """An actor that trains parts of rounds (``part_server.py``).
 
+    folder   in which the command was given
     imports  ``package.module:function`` of the user's that makes the network, whose classes it must know
     """
 
-    def __init__(self, device: str, imports: str | None) -> None:
+    def __init__(self, device: str, folder: str, imports: str | None) -> None:
         self._device = device
+        _go_to(folder)
         if imports is not None:
             import_function(imports, "network")
         self._server = PartServer(resolve_device(device))
@@ -111,11 +120,36 @@ class PartWorker:
         """Describe this actor."""
         return about(self._device)
 
-    def train(self, number: int, boxed: list[Any], asked: Round, works: Sequence[PartWork]) -> list[PartDone]:
-        """Train parts of a round; the box holds a reference to subject ``number``, which is fetched when it is new."""
-        if self._server.given != number:
-            self._server.give(number, needed("ray", "ray", "parts of rounds come through Ray").get(boxed[0]))
+    def train(self, name: str, boxed: list[Any], asked: Round, works: Sequence[PartWork]) -> list[PartDone]:
+        """Train parts of a round; the box holds a reference to the subject, which is fetched if it is new."""
+        if self._server.given != name:
+            self._server.give(name, needed("ray", "ray", "parts of rounds come through Ray").get(boxed[0]))
         return self._server.train(asked, works)
+
+
+def _go_to(folder: str) -> None:
+    """Work in a folder if this node has it: what is named by a place in it is then found as on the other nodes."""
+    with suppress(OSError):
+        os.chdir(folder)
+
+
+@contextmanager
+def passing_folder() -> Iterator[str]:
+    """Yield a folder that goes when it is left, or when this process ends, however it ends.
+
+    Ray kills workers, and what they started. So a shell leaves another behind, which is nobody's. It waits for the end
+    of a pipe that only this process can write to, and removes the folder.
+    """
+    place = tempfile.mkdtemp(prefix="bocl-")
+    theirs, ours = os.pipe()
+    script = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$0"; } &'
+    try:
+        words = ["sh", "-c", script, place]
+        subprocess.run(words, stdin=theirs, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True, check=True)
+        yield place
+    finally:
+        os.close(theirs)
+        os.close(ours)
 
 
 class RayHelper:
@@ -125,7 +159,7 @@ class RayHelper:
         self._ray = needed("ray", "ray", "parts of rounds go through Ray")
         self._actor = actor
         self._device = device
-        self._shared: tuple[int, Any] = (-1, None)  # a subject's number, and where the cluster keeps it
+        self._shared: tuple[str, Any] = ("", None)  # a subject's name, and where the cluster keeps it
         self._begun: tuple[Subject, Round, Sequence[PartWork]] | None = None
         self._coming: Any = None
         self._here: PartServer | None = None
@@ -134,9 +168,9 @@ class RayHelper:
         """Begin this work; see ``Helper``."""
         self._begun, self._coming = (subject, asked, works), None
         if self._actor is not None:
-            if self._shared[0] != subject.number:
-                self._shared = subject.number, self._ray.put(subject.packed())
-            self._coming = self._actor.train.remote(subject.number, [self._shared[1]], asked, works)
+            if self._shared[0] != subject.name:
+                self._shared = subject.name, self._ray.put(subject.packed())
+            self._coming = self._actor.train.remote(subject.name, [self._shared[1]], asked, works)
 
     def result(self) -> list[PartDone]:
         """Wait for what was begun; see ``Helper``."""
@@ -152,8 +186,8 @@ class RayHelper:
                 self._actor = None
         if self._here is None:
             self._here = PartServer(resolve_device(self._device))
-        if self._here.given != subject.number:
-            self._here.give(subject.number, subject.packed())
+        if self._here.given != subject.name:
+            self._here.give(subject.name, subject.packed())
         return self._here.train(asked, works)
 
     def drop(self) -> None:

@@ -110,7 +110,9 @@ class Processes:
 def _last_words(code: int, said: str) -> str:
     if code < 0:
         return f"killed by {signal.Signals(-code).name}; run the same command again to resume"
-    return (said.strip().splitlines() or ["failed"])[-1].removeprefix("bocl: ")
+    lines = said.strip().splitlines() or ["failed"]
+    ours = [line.removeprefix("bocl: ") for line in lines if line.startswith("bocl: ")]
+    return (ours or lines)[-1]  # a warning may come after it, when the process ends
 
 
 def command(order: RunOrder, device: str) -> list[str]:

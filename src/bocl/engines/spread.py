@@ -1,12 +1,23 @@
-"""A round whose parts are shared out over this process and others, each with a device of its own."""
+"""A round whose parts are shared out over this process and others, each with a device of its own.
+
+the process that makes the run                       another process
+SpreadTrainer ─▶ PartTrainer, for its own share
+    └─▶ Helper: PartProcess  ── socket ──────────▶ part_process.main ─▶ PartServer ─▶ PartTrainer
+             or RayHelper    ── Ray ─────────────▶ PartActor ─────────▶ PartServer ─▶ PartTrainer
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
+import torch
+
+from bocl.engines.part_process import PartProcess
 from bocl.engines.part_server import Subject, on_device
+from bocl.experiment.build import module_of
+from bocl.experiment.config import Config
 from bocl.methods.failures import Listener
 from bocl.methods.parts import PartDone, PartsTrainer, PartTrainer, PartWork
 from bocl.methods.round_trainer import train_round
@@ -41,7 +52,6 @@ class SpreadTrainer:
 
     def __init__(self, helpers: Sequence[Helper]) -> None:
         self._helpers = helpers
-        self._numbers = count()
         self._subject: Subject | None = None
         self._cache = StepCache()
 
@@ -55,7 +65,7 @@ class SpreadTrainer:
     ) -> list[TrainedChild]:
         """Train a round; see ``RoundTrainer``. Of epochs, those of this process are told."""
         if self._subject is None or self._subject.data is not data:
-            self._subject, self._cache = Subject(next(self._numbers), network, data), StepCache()
+            self._subject, self._cache = Subject(network, data), StepCache()
         subject, listener = self._subject, Listener(callback)
 
         def begin() -> PartsTrainer:
@@ -63,6 +73,23 @@ class SpreadTrainer:
             return _SpreadParts(here, self._helpers, subject, asked)
 
         return train_round(asked, network, data, begin, listener, on_halving)
+
+
+@contextmanager
+def spread_over(devices: Sequence[torch.device] | None, config: Config) -> Iterator[SpreadTrainer | None]:
+    """Yield a trainer that shares out the parts of a run's rounds; None where there is nothing to share.
+
+    This process has the first device, and a process of its own each of the others, up to as many as there are parts.
+    """
+    helped = (devices or [])[1 : config.search.parts]
+    imports = config.network.build if helped and module_of(config.network) else None
+    helpers: list[PartProcess] = []
+    try:
+        helpers += (PartProcess(device, imports) for device in helped)  # one by one: each is closed, whatever happens
+        yield SpreadTrainer(helpers) if helpers else None
+    finally:
+        for helper in helpers:
+            helper.close()
 
 
 class _SpreadParts:

@@ -8,23 +8,24 @@ RECORDS/parts.ndjson                a line for every time it was worked on: comm
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 
-from bocl.engines.orders import Engine, RunOrder
+from bocl.engines.orders import Engine, RunOrder, make_unfinished
+from bocl.errors import BoclError
 from bocl.experiment.config import Config
 from bocl.experiment.provenance import versions
+from bocl.experiment.store import check_folder
 from bocl.experiment.study import Job
 from bocl.records.archives import SUFFIX
-from bocl.records.files import cannot_write
+from bocl.records.files import cannot_write, write_whole
 from bocl.records.identity import relevant_settings
 from bocl.records.run_log import JOURNAL
 from bocl.records.summary import RunSummary, journal_of, summarise
 from bocl.settings import parse_value, to_plain
-from bocl.wording import counted
+from bocl.wording import counted, one_line
 
 PARTS = "parts.ndjson"  # *.jsonl are journals
 
@@ -49,14 +50,20 @@ def run_jobs(
     wanted = [job for job in jobs if records is None or recorded(job, records) is None]
     if len(wanted) < len(jobs):
         tell(f"{len(jobs) - len(wanted)} of {counted(len(jobs), 'run')} already in {records}")
+    for job in wanted:
+        check_folder(out / job.run_place, job.config)  # refuse a folder before hours of other runs, not after
     if records is not None and wanted:
         _note(records, "")  # a folder that cannot be written is refused before the work
     by_folder = {str(out / job.run_place): job for job in wanted}
 
     def ended(order: RunOrder, error: str) -> None:
         nonlocal finished
-        job = by_folder[order.folder]
-        said = error or _keep(job, out, records)
+        job, said = by_folder[order.folder], error
+        if not error:
+            try:
+                said = _keep(job, out, records)
+            except (BoclError, OSError) as mistake:
+                said = error = one_line(str(mistake))
         if error:
             failed[record_name(job)] = error
         else:
@@ -64,7 +71,7 @@ def run_jobs(
         tell(f"{finished + len(failed)}/{len(wanted)}  {order.title}  {said}")
 
     try:
-        engine([_order(job, out, data) for job in wanted], ended)
+        make_unfinished(engine, [_order(job, out, data) for job in wanted], ended)
     finally:
         if records is not None and wanted:
             part = {
@@ -83,7 +90,7 @@ def run_jobs(
 
 def _order(job: Job, out: Path, data: str | None) -> RunOrder:
     title = f"{job.preset}  {job.name}  seed {job.seed}"
-    return RunOrder.of(title, job.config(), out / job.run_place, data=data, headline=job.headline)
+    return RunOrder.of(title, job.config, out / job.run_place, data=data, headline=job.headline)
 
 
 def record_name(job: Job) -> str:
@@ -98,8 +105,11 @@ def recorded(job: Job, records: Path) -> RunSummary | None:
     place = next((place for place in (loose, archived) if journal_of(place) == place), None)
     if place is None:
         return None
-    kept = summarise(place)
-    then, now = parse_value(Config, kept.config, str(place)), job.config()
+    try:
+        kept = summarise(place)
+    except BoclError:  # the run is made again, and recorded in its place
+        return None
+    then, now = parse_value(Config, kept.config, str(place)), job.config
     same = relevant_settings(to_plain(then)) == relevant_settings(to_plain(now))
     return kept if kept.finished and kept.seed == job.seed and same and then.test_curve >= now.test_curve else None
 
@@ -107,9 +117,7 @@ def recorded(job: Job, records: Path) -> RunSummary | None:
 def _keep(job: Job, out: Path, records: Path | None) -> str:
     folder = out / job.run_place
     if records is not None:
-        place = records / record_name(job)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / JOURNAL, place)
+        write_whole(records / record_name(job), (folder / JOURNAL).read_bytes())
     figures = summarise(folder).figures()
     return f"ACC {100 * figures['accuracy']:.2f} %  {figures['parameters']:,} parameters"
 

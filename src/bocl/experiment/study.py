@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from bocl.errors import ConfigError, did_you_mean
@@ -76,8 +77,9 @@ class Job:
     overrides: tuple[str, ...]
     headline: bool = False
 
+    @cached_property
     def config(self) -> Config:
-        """Return its settings."""
+        """Its settings, as they are in the preset's file when they are first asked for."""
         return replace(load_config(self.preset, self.overrides), method=self.method, seed=self.seed)
 
     @property
@@ -142,7 +144,7 @@ def jobs(
             raise ConfigError(f"two studies have a run '{job.name}' on {job.preset} that differs; rename one of them")
         wanted[job.run_place] = replace(job, headline=headline)
     for job in wanted.values():
-        config = job.config()
+        config = job.config
         build_method(config, build_base(config, data), "cpu")
     return list(wanted.values())
 
