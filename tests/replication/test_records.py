@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from bocl.experiment.study import jobs, load_study
+from bocl.experiment.study import Job, jobs, load_study
 from bocl.records.journal import encode
 from bocl.records.summary import find_runs
 from bocl.report.layout import draw
@@ -40,27 +41,31 @@ def test_the_figure_of_the_readme_is_what_the_records_say():
     assert kept.read_text(encoding="utf-8") == draw(charts[kept.stem], legend=True).standalone(), "run `make page`"
 
 
+@cache
+def all_jobs() -> list[Job]:
+    """Return the runs of all studies; each is built, which takes seconds."""
+    return jobs([load_study(str(path)) for path in STUDIES])
+
+
 def test_every_study_says_what_it_is_for_and_makes_each_run_once():
     assert {"systems", "search", "attention", "front"} <= {path.stem for path in STUDIES}
+    places = set()
     for path in STUDIES:
         assert path.read_text(encoding="utf-8").startswith("# ")
         found = jobs([load_study(str(path))])
         assert len({(job.preset, job.name, job.seed) for job in found}) == len(found)
-    together = jobs([load_study(str(path)) for path in STUDIES])
-    assert len({job.run_place for job in together}) == len(together)
-    assert {job.run_place for job in together} == {
-        job.run_place for path in STUDIES for job in jobs([load_study(str(path))])
-    }
+        places |= {job.run_place for job in found}
+    assert {job.run_place for job in all_jobs()} == places
+    assert len(places) == len(all_jobs())
 
 
 def test_the_headlines_are_the_runs_that_are_called_after_their_method():
-    every = jobs([load_study(str(path)) for path in STUDIES])
-    assert [job for job in every if job.headline != (job.name == job.method)] == []
+    assert [job for job in all_jobs() if job.headline != (job.name == job.method)] == []
 
 
 def test_the_records_are_those_of_the_studies():
     every = [load_study(str(path)) for path in STUDIES]
-    made = {(job.preset, job.name, job.seed): job.method for job in jobs(every)}
+    made = {(job.preset, job.name, job.seed): job.method for job in all_jobs()}
     kept = {(preset_of(run), name_of(run), run.seed): run.method for run in tables.all_runs()}
     assert kept == made
     assert jobs(every, seeds=[0])  # a run of one name is the same in all of them
