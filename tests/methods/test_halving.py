@@ -56,12 +56,6 @@ def test_spared_children_go_on_and_count():
     assert going_on(accuracies, Halving((1,), (9,), sizes), 9) == [0, 1, 2, 4]
 
 
-def test_with_a_price_those_go_on_that_are_worth_most_after_it():
-    accuracies = {0: 0.9, 1: 0.8, 2: 0.85}
-    assert going_on(accuracies, Halving((1,), (1,), (9, 1, 5), prices=(0.3, 0.1, 0.2)), 1) == [1]
-    assert going_on(accuracies, Halving((1,), (1,), (9, 1, 5), prices=(0.0, 0.0, 0.0)), 1) == [0]
-
-
 @pytest.mark.parametrize(
     ("epochs", "count", "spared", "rungs", "keep"),
     [

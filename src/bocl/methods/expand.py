@@ -255,13 +255,12 @@ class Candidates:
 
     def _halving_of(self, points: Sequence[Widths]) -> Halving | None:
         """Return when children of a round are stopped; a network of the task's own in the base shape never is."""
-        rows = np.array(points, dtype=np.int64)
-        sizes, prices = self.problem.parameters(rows).tolist(), self.problem.penalty(rows).tolist()
+        sizes = self.problem.parameters(np.array(points, dtype=np.int64)).tolist()
         own = self.own_network(self.problem)
         spared = [place for place, point in enumerate(points) if point in own]
         recipe = self._rounds.recipe
         epochs = recipe.epochs_of(recipe.steps(len(self._data.train)))
-        return halving_for(epochs, len(points), sizes, spared, by=self.problem.measure, prices=prices)
+        return halving_for(epochs, len(points), sizes, spared, by=self.problem.measure)
 
 
 def growth_cost(space: ReadingSpace, reward: RewardSettings) -> Cost:

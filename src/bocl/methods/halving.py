@@ -20,7 +20,6 @@ class Halving:
     sizes   parameters that each child adds
     spared  children that are never stopped, by their places in the round; they count towards ``keep``
     by      what they are compared by
-    prices  what is taken off that for each child, where the goal is a price; none: nothing
     """
 
     rungs: tuple[int, ...]
@@ -28,16 +27,10 @@ class Halving:
     sizes: tuple[int, ...]
     spared: tuple[int, ...] = ()
     by: Measure = "accuracy"
-    prices: tuple[float, ...] = ()
 
 
 def halving_for(
-    epochs: int,
-    count: int,
-    sizes: Sequence[int],
-    spared: Sequence[int] = (),
-    by: Measure = "accuracy",
-    prices: Sequence[float] = (),
+    epochs: int, count: int, sizes: Sequence[int], spared: Sequence[int] = (), by: Measure = "accuracy"
 ) -> Halving | None:
     """Return the halving of a round of ``count`` children; None where it would stop nobody or know too little.
 
@@ -54,7 +47,7 @@ def halving_for(
             rungs.append(rung)
             keep.append(staying)
             going = staying
-    return Halving(tuple(rungs), tuple(keep), tuple(sizes), tuple(spared), by, tuple(prices)) if rungs else None
+    return Halving(tuple(rungs), tuple(keep), tuple(sizes), tuple(spared), by) if rungs else None
 
 
 def going_on(scores: Mapping[int, float], halving: Halving, keep: int) -> list[int]:
@@ -62,8 +55,6 @@ def going_on(scores: Mapping[int, float], halving: Halving, keep: int) -> list[i
 
     scores  what the children are compared by, by place; all of them are numbers
     """
-    if halving.prices:
-        scores = {place: score - halving.prices[place] for place, score in scores.items()}
     order = ranked(scores, halving.sizes)
     spared = [place for place in order if place in halving.spared]
     others = [place for place in order if place not in halving.spared]
@@ -73,9 +64,8 @@ def going_on(scores: Mapping[int, float], halving: Halving, keep: int) -> list[i
 def ranked(scores: Mapping[int, float], sizes: Sequence[int]) -> list[int]:
     """Return places, the highest score first; among equals fewer parameters first, then lower places.
 
-    Without a price, size does not count beyond that. Ranked by what a tolerance or a target makes of both, or by Pareto
-    fronts, small children that are only small take the places of those that would win in the end. With a price, those
-    that are only large take the places of those that would win.
+    Size does not count beyond that. Ranked by what a goal makes of both, or by Pareto fronts, small children that are
+    only small take the places of those that would win in the end.
     """
     return sorted(scores, key=lambda place: (-scores[place], sizes[place], place))
 

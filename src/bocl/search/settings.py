@@ -35,8 +35,7 @@ class SearchSettings:
     children_at_once  most children trained together: a larger round is trained in parts; None: as many as fit
     parts             into how many parts a round is split at least, which several devices can train at once. How a
                       round is split shows in the last bits of its children, whatever trains its parts
-    halving           stop children of a round early that others leave behind, by accuracy less the price if there is
-                      one; none where they are trained one by one
+    halving           stop children of a round early that others leave behind; none where they are trained one by one
     least_gain        "bayesian" only: it ends when no point is expected to raise the reward by this much; 0: never.
                       Once a target is reached, adding nothing at all counts as a gain of 0.1. With a tolerance it ends
                       when neither a fifth of it is expected to be gained nor 2 % of all parameters to be saved
