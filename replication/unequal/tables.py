@@ -28,6 +28,7 @@ from replication.unequal.sizes import HERE
 PAGE, RESULTS = HERE / "README.md", HERE / "results"
 GROUPS = {"bocl": ("mean", "halves", "random"), "bocl-total": ("mean-total", "halves-total", "random-total")}
 PRICED = {f"price-{size}": tuple(f"{rival}-{size}" for rival in ("mean", "halves", "total")) for size in ("15k", "30k")}
+AGAIN = {"price-again": ("mean-again", "halves-again")}
 SIZES = (8, 16, 32, 64)
 COMPARISONS, LEVEL, SEEDS = 6, 0.005, 8
 OPEN = "- **open**: there is no run yet"
@@ -90,8 +91,8 @@ def prices_table() -> str:
     return "\n".join(lines) if len(lines) > 2 else OPEN
 
 
-def compared_table(groups: Mapping[str, Sequence[str]]) -> str:
-    """Return every search, and what it is compared with."""
+def compared_table(groups: Mapping[str, Sequence[str]], seeds: int = SEEDS, comparisons: int = COMPARISONS) -> str:
+    """Return every search, and what it is compared with, so many times in all."""
     lines = [
         "| system | seeds | accuracy | parameters | `bocl` of this size less it | | children of a task |",
         "|---|---|---|---|---|---|---|",
@@ -100,17 +101,17 @@ def compared_table(groups: Mapping[str, Sequence[str]]) -> str:
     for search, rivals in groups.items():
         for name in (search, *rivals):
             by_seed = runs().get(name, {})
-            if len(by_seed) < SEEDS:
-                missing.append(f"`{name}` ({len(by_seed)} of {SEEDS} seeds)")
+            if len(by_seed) < seeds:
+                missing.append(f"`{name}` ({len(by_seed)} of {seeds} seeds)")
             if by_seed:
-                lines.append(_row(name, search, by_seed))
+                lines.append(_row(name, search, by_seed, comparisons))
     if missing:
         lines += ["", f"- **open**: {', '.join(missing)}"]
     return "\n".join(lines)
 
 
-def _row(name: str, search: str, by_seed: BySeed) -> str:
-    difference = Difference.of(runs().get(search, {}), by_seed, COMPARISONS, LEVEL) if name != search else None
+def _row(name: str, search: str, by_seed: BySeed, comparisons: int) -> str:
+    difference = Difference.of(runs().get(search, {}), by_seed, comparisons, LEVEL) if name != search else None
     children = fmean(max(1, len(task.trials)) for run in by_seed.values() for task in run.tasks)
     share = f" ({size_of(by_seed) / size_of(runs()[search]):.0%})" if name != search and search in runs() else ""
     cells = [
@@ -290,6 +291,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "prices": prices_table,
         "compared-price": partial(compared_table, PRICED),
         "spent": spent_table,
+        "compared-again": partial(compared_table, AGAIN, seeds=12, comparisons=2),
     }
 
 
