@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import exp, log, sqrt
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 from scipy.optimize import LinearConstraint, milp
@@ -276,7 +276,22 @@ def spent_table() -> str:
             cells.append(percent(fmean(run.tasks[-1].row[at] for run, at in found)))
             cells.append(short_count(fmean(sum(run.tasks[at].parameters.values()) for run, at in found)))
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *map(_noise, systems)])
+
+
+def _noise(name: str) -> str:
+    """Return how far what is stored for a table differs between seeds, and how lucky its validation samples were."""
+    last = [run.tasks[-1] for run in runs()[name].values()]
+    lucky = fmean(fmean(one.validation_row) - fmean(one.row) for one in last)
+    sizes: dict[str, list[int]] = {}
+    for run in runs()[name].values():
+        for task in run.tasks:
+            sizes.setdefault(task.name, []).append(sum(task.parameters.values()))
+    factor = median(max(found) / min(found) for found in sizes.values())
+    return (
+        f"- `{name}`: {points(lucky)} points more on validation samples than in test; what a table gets differs between "
+        f"seeds by a factor of {factor:.1f}, the median of all."
+    )
 
 
 def tables() -> dict[str, Callable[[], str]]:
