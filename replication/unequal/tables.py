@@ -289,8 +289,8 @@ def _noise(name: str) -> str:
             sizes.setdefault(task.name, []).append(sum(task.parameters.values()))
     factor = median(max(found) / min(found) for found in sizes.values())
     return (
-        f"- `{name}`: {points(lucky)} points more on validation samples than in test; what a table gets differs between "
-        f"seeds by a factor of {factor:.1f}, the median of all."
+        f"- `{name}`: {points(lucky)} points more on validation samples than in test; what a table gets differs "
+        f"between seeds by a factor of {factor:.1f}, the median of all."
     )
 
 
