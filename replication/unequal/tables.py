@@ -261,9 +261,10 @@ def by_table(search: str) -> str:
     )
 
 
-def spent_table() -> str:
+def spent_table(groups: Mapping[str, Sequence[str]]) -> str:
     """Return for every table what a search with a price, the mean shape and a total budget spend and reach there."""
-    systems = [name for search, rivals in PRICED.items() for name in (search, rivals[0], rivals[2]) if name in runs()]
+    names = [name for search, (mean, _, *total) in groups.items() for name in (search, mean, *total)]
+    systems = [name for name in names if name in runs()]
     if not systems:
         return OPEN
     lines = [f"| table |{''.join(f' `{name}` | stores |' for name in systems)}", f"|---|{'---|---|' * len(systems)}"]
@@ -305,8 +306,9 @@ def tables() -> dict[str, Callable[[], str]]:
         "by-table-total": partial(by_table, "bocl-total"),
         "prices": prices_table,
         "compared-price": partial(compared_table, PRICED),
-        "spent": spent_table,
+        "spent": partial(spent_table, PRICED),
         "compared-again": partial(compared_table, AGAIN, seeds=12, comparisons=2),
+        "spent-again": partial(spent_table, AGAIN),
     }
 
 
