@@ -1,15 +1,16 @@
-"""Write the study of constants: the mean shape that a search added, and one chosen beforehand, at the search's size.
+"""Write the studies of constants: the mean shape that a search added, and one chosen beforehand, at the search's size.
 
 python -m replication.unequal.sizes RECORDS
 
-A constant is a network of its own for every task. What it stores is counted; accuracies play no part.
+A constant is a network of its own for every task. What it stores is counted; accuracies play no part. A search with a
+price is also compared with one that has its size as the budget of all tasks.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -17,9 +18,11 @@ from bocl.records.summary import RunSummary, find_runs, summarise
 from replication.records import name_of
 
 HERE = Path(__file__).parent
-STUDY = HERE / "studies" / "constants.toml"
+STUDIES = {
+    HERE / "studies" / "constants.toml": {"bocl": "", "bocl-total": "-total"},  # search: what names end in
+    HERE / "studies" / "price-rivals.toml": {"price-15k": "-15k", "price-30k": "-30k"},
+}
 PRESET = "replication/unequal/presets/unequal.toml"
-SEARCHES = {"bocl": "", "bocl-total": "-total"}  # what the names of constants of its size end in
 HALVES = (2.0, 1.0)
 INPUTS = 64
 FINEST = 1000  # steps of a scale
@@ -45,18 +48,21 @@ def mean_shape(runs: Sequence[RunSummary]) -> tuple[float, ...]:
     return tuple(map(fmean, zip(*added, strict=True)))
 
 
-def study(runs: Sequence[RunSummary], classes: Sequence[int]) -> str:
-    """Return the study of constants for the searches that are on record."""
-    entries = []
-    for search, ending in SEARCHES.items():
+def study(runs: Sequence[RunSummary], classes: Sequence[int], searches: Mapping[str, str]) -> str:
+    """Return the study of what searches that are on record are compared with: {search: what the names end in}."""
+    entries, seeds = [], sorted({run.seed for run in runs if name_of(run) in searches})
+    for search, ending in searches.items():
         made = [run for run in runs if name_of(run) == search and run.finished]
         size = fmean(run.tasks[-1].stored for run in made) if made else 0.0
         for name, shape in (("mean", mean_shape(made)), ("halves", HALVES)) if made else ():
             widths = json.dumps(scaled(shape, size, classes), separators=(",", ":"))
             entries.append(f'[[run]]\nmethod = "independent"\nname = "{name}{ending}"\n')
             entries.append(f'set = ["network.arguments.hidden={widths}"]\n\n')
+        if made and search.startswith("price"):
+            entries.append(f'[[run]]\nmethod = "bocl"\nname = "total{ending}"\n')
+            entries.append(f'set = ["goal.total_budget={round(size)}", "search.halving=false"]\n\n')
     head = "# Constants that store as much as a search; made by sizes.py."
-    rest = f'on = ["{PRESET}"]\nseeds = [0, 1, 2, 3, 4, 5, 6, 7]\n\n{"".join(entries)}'
+    rest = f'on = ["{PRESET}"]\nseeds = {seeds}\n\n{"".join(entries)}'
     return f"{head}\n{rest}".rstrip("\n") + "\n"
 
 
@@ -67,9 +73,12 @@ def classes_of(runs: Sequence[RunSummary]) -> list[int]:
 
 
 def main() -> None:
-    """Write the study."""
+    """Write the studies of searches that are on record."""
     runs = list(map(summarise, find_runs(Path(sys.argv[1]))))
-    STUDY.write_text(study(runs, classes_of(runs)), encoding="utf-8")
+    made = set(map(name_of, runs))
+    for place, searches in STUDIES.items():
+        if made & searches.keys():
+            place.write_text(study(runs, classes_of(runs), searches), encoding="utf-8")
 
 
 if __name__ == "__main__":

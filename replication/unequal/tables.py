@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import exp, log, sqrt
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 from scipy.optimize import LinearConstraint, milp
@@ -27,6 +27,8 @@ from replication.unequal.sizes import HERE
 
 PAGE, RESULTS = HERE / "README.md", HERE / "results"
 GROUPS = {"bocl": ("mean", "halves", "random"), "bocl-total": ("mean-total", "halves-total", "random-total")}
+PRICED = {f"price-{size}": tuple(f"{rival}-{size}" for rival in ("mean", "halves", "total")) for size in ("15k", "30k")}
+AGAIN = {"price-again": ("mean-again", "halves-again")}
 SIZES = (8, 16, 32, 64)
 COMPARISONS, LEVEL, SEEDS = 6, 0.005, 8
 OPEN = "- **open**: there is no run yet"
@@ -55,7 +57,7 @@ def size_of(by_seed: BySeed) -> float:
 
 def tried_table() -> str:
     """Return the recipes, and what constants may read."""
-    found = {name: run for name, by_seed in runs().items() for seed, run in by_seed.items() if seed == 100}
+    found = {name: run for name, run in seed_100().items() if not name.startswith("price-")}
     scores = {name: fmean(run.tasks[-1].validation_row) for name, run in found.items()}
     recipes = {name: score for name, score in scores.items() if name.startswith("recipe-")}
     lines = [
@@ -72,29 +74,46 @@ def tried_table() -> str:
     return "\n".join(lines)
 
 
-def compared_table() -> str:
-    """Return every search, and what it is compared with."""
+def seed_100() -> dict[str, RunSummary]:
+    """Return what was tried on the seed that is not compared."""
+    return {name: by_seed[100] for name, by_seed in runs().items() if 100 in by_seed}
+
+
+def prices_table() -> str:
+    """Return the prices that were tried, and whether children were stopped early."""
+    lines = ["| price of 1,000 parameters | children are stopped | parameters | validation |", "|---|---|---|---|"]
+    for name, run in sorted(seed_100().items(), key=lambda entry: entry[1].tasks[-1].stored):
+        if name.startswith("price-"):
+            stopped = "yes" if run.config["search"]["halving"] else "no"
+            score = percent(fmean(run.tasks[-1].validation_row))
+            size = short_count(run.tasks[-1].stored)
+            lines.append(f"| {100 * run.config['goal']['price']:g} points | {stopped} | {size} | {score} |")
+    return "\n".join(lines) if len(lines) > 2 else OPEN
+
+
+def compared_table(groups: Mapping[str, Sequence[str]], seeds: int = SEEDS, comparisons: int = COMPARISONS) -> str:
+    """Return every search, and what it is compared with, so many times in all."""
     lines = [
         "| system | seeds | accuracy | parameters | `bocl` of this size less it | | children of a task |",
         "|---|---|---|---|---|---|---|",
     ]
     missing = []
-    for search, rivals in GROUPS.items():
+    for search, rivals in groups.items():
         for name in (search, *rivals):
             by_seed = runs().get(name, {})
-            if len(by_seed) < SEEDS:
-                missing.append(f"`{name}` ({len(by_seed)} of {SEEDS} seeds)")
+            if len(by_seed) < seeds:
+                missing.append(f"`{name}` ({len(by_seed)} of {seeds} seeds)")
             if by_seed:
-                lines.append(_row(name, search, by_seed))
+                lines.append(_row(name, search, by_seed, comparisons))
     if missing:
         lines += ["", f"- **open**: {', '.join(missing)}"]
     return "\n".join(lines)
 
 
-def _row(name: str, search: str, by_seed: BySeed) -> str:
-    difference = Difference.of(runs()[search], by_seed, COMPARISONS, LEVEL) if name != search else None
+def _row(name: str, search: str, by_seed: BySeed, comparisons: int) -> str:
+    difference = Difference.of(runs().get(search, {}), by_seed, comparisons, LEVEL) if name != search else None
     children = fmean(max(1, len(task.trials)) for run in by_seed.values() for task in run.tasks)
-    share = f" ({size_of(by_seed) / size_of(runs()[search]):.0%})" if name != search else ""
+    share = f" ({size_of(by_seed) / size_of(runs()[search]):.0%})" if name != search and search in runs() else ""
     cells = [
         f"`{name}`",
         str(len(by_seed)),
@@ -242,15 +261,54 @@ def by_table(search: str) -> str:
     )
 
 
+def spent_table(groups: Mapping[str, Sequence[str]]) -> str:
+    """Return for every table what a search with a price, the mean shape and a total budget spend and reach there."""
+    names = [name for search, (mean, _, *total) in groups.items() for name in (search, mean, *total)]
+    systems = [name for name in names if name in runs()]
+    if not systems:
+        return OPEN
+    lines = [f"| table |{''.join(f' `{name}` | stores |' for name in systems)}", f"|---|{'---|---|' * len(systems)}"]
+    for table in sorted(task.name for task in next(iter(runs()[systems[0]].values())).tasks):
+        cells = [table]
+        for name in systems:
+            found = [
+                (run, at) for run in runs()[name].values() for at, task in enumerate(run.tasks) if task.name == table
+            ]
+            cells.append(percent(fmean(run.tasks[-1].row[at] for run, at in found)))
+            cells.append(short_count(fmean(sum(run.tasks[at].parameters.values()) for run, at in found)))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *map(_noise, systems)])
+
+
+def _noise(name: str) -> str:
+    """Return how far what is stored for a table differs between seeds, and how lucky its validation samples were."""
+    last = [run.tasks[-1] for run in runs()[name].values()]
+    lucky = fmean(fmean(one.validation_row) - fmean(one.row) for one in last)
+    sizes: dict[str, list[int]] = {}
+    for run in runs()[name].values():
+        for task in run.tasks:
+            sizes.setdefault(task.name, []).append(sum(task.parameters.values()))
+    factor = median(max(found) / min(found) for found in sizes.values())
+    return (
+        f"- `{name}`: {points(lucky)} points more on validation samples than in test; what a table gets differs "
+        f"between seeds by a factor of {factor:.1f}, the median of all."
+    )
+
+
 def tables() -> dict[str, Callable[[], str]]:
     """Return every table by the name of its marks."""
     return {
         "tried": tried_table,
-        "compared": compared_table,
+        "compared": partial(compared_table, GROUPS),
         "equal-accuracy": equal_accuracy_table,
         "headroom": headroom_table,
         "by-table": partial(by_table, "bocl"),
         "by-table-total": partial(by_table, "bocl-total"),
+        "prices": prices_table,
+        "compared-price": partial(compared_table, PRICED),
+        "spent": partial(spent_table, PRICED),
+        "compared-again": partial(compared_table, AGAIN, seeds=12, comparisons=2),
+        "spent-again": partial(spent_table, AGAIN),
     }
 
 

@@ -93,6 +93,15 @@ def test_a_run_that_chooses_what_it_reads_resumes_in_every_round(tmp_path, stop_
             assert set(tasks[read_task].reads_tasks) <= set(task.reads_tasks)
 
 
+def test_a_run_with_a_price_of_parameters_resumes_in_every_round(tmp_path, stop_before):
+    tasks = check_resumed(ours(goal=GoalSettings(price=0.05)), tmp_path, stop_before, step=2)
+    assert any(trial.stopped for task in tasks for trial in task.trials), "or this shows less"
+    assert "price" in {task.limit for task in tasks}
+    for trial in [trial for task in tasks for trial in task.trials if not trial.failed]:
+        assert trial.reward == pytest.approx(trial.accuracy - 0.05 * trial.parameters / 1000)
+    assert len(audit(tmp_path / "whole").tasks) == 3
+
+
 def test_a_run_whose_bounds_give_way_resumes_in_every_round(tmp_path, stop_before):
     config = ours("network.arguments={inputs=64, hidden=[2, 2]}", "stream.tasks=2", **WIDENED)
     tasks = check_resumed(config, tmp_path, stop_before)

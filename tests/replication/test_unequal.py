@@ -33,7 +33,8 @@ def test_the_tables_of_the_page_are_what_the_records_say():
 
 def test_the_constants_are_made_from_the_records():
     runs = [run for by_seed in tables.runs().values() for run in by_seed.values()]
-    assert sizes.STUDY.read_text(encoding="utf-8") == sizes.study(runs, sizes.classes_of(runs))
+    for place, searches in sizes.STUDIES.items():
+        assert place.read_text(encoding="utf-8") == sizes.study(runs, sizes.classes_of(runs), searches)
 
 
 def test_the_recipe_is_the_best_that_was_tried():

@@ -221,3 +221,12 @@ def test_tolerances_are_a_sweep_and_those_of_runs_with_a_price_say_nothing():
     sweep = [a_run(**(DEFAULTS | {"goal__tolerance": tolerance})) for tolerance in (0.005, 0.02)]
     (stream,) = arrange([*sweep, a_run(**PAPER), a_run(seed=1, **(PAPER | {"goal__tolerance": 0.3}))])
     assert names(stream) == [("bocl", [""]), ("bocl, defaults", ["tolerance 0.005", "tolerance 0.02"])]
+
+
+def test_prices_of_parameters_are_a_sweep_of_a_system_that_has_no_tolerance():
+    sweep = [a_run(**(DEFAULTS | {"goal__price": price})) for price in (0.01, 0.03)]
+    (stream,) = arrange([*sweep, a_run(**(DEFAULTS | {"goal__price": None}))])
+    assert names(stream) == [
+        ("bocl", ["price 0.01", "price 0.03"]),
+        ("bocl, by tolerance", [""]),
+    ]

@@ -2,7 +2,7 @@
 
 Every task freezes what is there, searches what to read of it and how many units to add to each hidden group, gates what
 it reads, and has its own head. The first task has nothing to read: its network is the base network or, with the
-tolerance as goal, as much of it as the search finds worth it.
+tolerance or a price of parameters as goal, as much of it as the search finds worth it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from bocl.checks import PositiveInt, checked
@@ -25,7 +26,7 @@ from bocl.methods.guessing import GuessSettings
 from bocl.methods.method import Learned, State
 from bocl.methods.missed_goals import warn_if_missed
 from bocl.methods.reading import ReadingSpace, reading_choices
-from bocl.methods.reward import RewardSettings
+from bocl.methods.reward import RewardSettings, parameter_price
 from bocl.methods.rounds import RoundMaker, RoundTrainer
 from bocl.methods.seen import SeenTask
 from bocl.networks.graph import Graph
@@ -91,6 +92,11 @@ class BOCL(GrowingLearner):
         self.search = checked("search", search, SearchSettings)
         self.reward = checked("reward", reward, RewardSettings)
         self.goal = checked("goal", goal, GoalSettings)
+        if self.goal.price is not None and self.reward.alpha is not None:
+            raise ConfigError(
+                'goal.price and reward.alpha are different goals; give one of them (reward.alpha = "none" takes back '
+                "that of a preset)"
+            )
         self.tasks = checked("tasks", tasks, PositiveInt)
         self.searcher = _callable(searcher)
         self.prior_trials = tuple(checked("prior_trials", task, Experience) for task in prior_trials)
@@ -105,7 +111,7 @@ class BOCL(GrowingLearner):
         learned = self._commit(task, growth, data)
         accuracies = [trial.accuracy for trial in found.trials if not trial.failed]
         best = max(accuracies, default=learned.validation_accuracy)
-        warn_if_missed(task, best, target=self.goal.target, tolerance=self._tolerance is not None)
+        warn_if_missed(task, best, target=self.goal.target, useful=self._sizes_first)
         if found.trials and self.remembers:
             self.history.append(Experience(found.difficulty, found.growth.widths, found.trials))
         return replace(
@@ -125,19 +131,25 @@ class BOCL(GrowingLearner):
         space = ReadingSpace(self.network, data.classes, reading_choices(self.network, data))
         fresh = not self.seen and not self.network.pretrained  # there is nothing yet that could grow
         cost = growth_cost(space, self.reward)
-        alpha, tolerance = self.reward.alpha, self._tolerance
+        alpha, price, tolerance = self.reward.alpha, self.goal.price, self._tolerance
+
+        def penalty(points: NDArray[np.int64]) -> NDArray[np.float64]:
+            if price is not None:
+                return parameter_price(price, space.parameters(points))
+            return (alpha or 0.0) * cost(points)
+
         # What is left of a total budget is shared out after the task that makes the network.
         budget = None if fresh else task_budget(self.network, self.goal, tasks=self._tasks_left)
-        if tolerance is not None and self.goal.budget is None and not self.network.pretrained:
+        if self._sizes_first and self.goal.budget is None and not self.network.pretrained:
             # No task costs more than a network of its own; to read may cost more even if nothing grows.
             least = int(space.parameters(np.zeros((1, len(space.bounds(self.graph.widths))), dtype=np.int64))[0])
             own = max(self.network.own_parameters(data.classes), least)
             budget = own if budget is None else min(budget, own)
-        few = tolerance is not None and len(data.validation) < FEW_SAMPLES
+        few = self._sizes_first and len(data.validation) < FEW_SAMPLES
         problem = Problem(
             space.bounds(self.network.useful(self.search.bounds_for(self.network.first_bounds()))),
             parameters=space.parameters,
-            penalty=lambda points: (alpha or 0.0) * cost(points),
+            penalty=penalty,
             history=(*self.prior_trials, *self.history),
             seed=seed_for(self.seed, "search", data.index),
             budget=budget,
@@ -148,8 +160,8 @@ class BOCL(GrowingLearner):
         )
         halving = self.search.halving
         candidates = Candidates(self.network, data, problem, space, cost, rounds, trainer, callback, halving=halving)
-        # Without a tolerance the first task has the whole base network, and so it has where that is out of bounds.
-        if fresh and (tolerance is None or not candidates.own_network(problem)):
+        # With another goal the first task has the whole base network, and so it has where that is out of bounds.
+        if fresh and not (self._sizes_first and candidates.own_network(problem)):
             base = candidates.train_base("base")
             check_trained(base.fit.accuracy, data.name, base.failure)
             return Expansion(base.growth, rounds.base(base.growth.widths).seeds[0], effort=base.fit.effort)
@@ -164,7 +176,12 @@ class BOCL(GrowingLearner):
     @property
     def _tolerance(self) -> float | None:
         """The tolerance where it is the goal: a target comes before a price, and a price before a tolerance."""
-        return self.goal.tolerance if self.goal.target is None and self.reward.alpha is None else None
+        return self.goal.tolerance if self._sizes_first and self.goal.price is None else None
+
+    @property
+    def _sizes_first(self) -> bool:
+        """Whether the goal, a tolerance or a price of parameters, says how large the first task's network is too."""
+        return self.goal.target is None and self.reward.alpha is None
 
     @property
     def _tasks_left(self) -> int:

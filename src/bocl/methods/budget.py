@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bocl.checks import Fraction, Positive, PositiveInt, section
+from bocl.checks import Fraction, NonNegative, Positive, PositiveInt, section
 from bocl.errors import ConfigError
 from bocl.methods.reading import reads_of
 from bocl.networks.growing import GrowingNetwork
@@ -27,6 +27,7 @@ from bocl.wording import counted
 
 MOST_BUDGET = 10**12  # parameters: far beyond what memory holds
 Budget = Annotated[PositiveInt, Field(le=MOST_BUDGET)]
+USUAL_TOLERANCE = 0.005
 
 
 @section("goal")
@@ -35,19 +36,29 @@ class GoalSettings:
     """What is wanted of a search, and what it may spend; None sets no limit.
 
     budget        most parameters each task after the first may add, all of them: shared, head, attention, norms. With
-                  the tolerance as goal, None is what a network of its own would take
+                  the tolerance or the price as goal, None is what a network of its own would take
     total_budget  most parameters stored after the last task; what one task leaves, those after it may use
     target        validation accuracy to be reached: the smallest network that does is wanted, whatever reward.alpha
     tolerance     accuracy that may be lost for a smaller network: the smallest one is wanted that is so close to the
                   best the search finds, or within the standard error of that one if it is larger (up to twice as
                   much). It is the goal where no target and no reward.alpha is given. With fewer than 100 validation
                   samples, networks are compared by the mean probability of the right class instead of accuracy
+    price         validation accuracy that 1,000 parameters more must be worth, in every task of the stream: 0.01 is one
+                  point. The network with the most accuracy left after paying for all it adds is wanted; networks are
+                  compared as with the tolerance. None: another goal. It goes with neither of those, nor reward.alpha
     """
 
     budget: Budget | None = None
     total_budget: Budget | None = None
     target: Annotated[Positive, Field(le=1)] | None = None
-    tolerance: Fraction = 0.005
+    tolerance: Fraction = USUAL_TOLERANCE
+    price: NonNegative | None = None
+
+    def __post_init__(self) -> None:
+        if self.price is not None and self.target is not None:
+            raise ConfigError("goal.price and goal.target are different goals; give one of them")
+        if self.price is not None and self.tolerance != USUAL_TOLERANCE:
+            raise ConfigError("goal.price and goal.tolerance are different goals; give one of them")
 
 
 def check_affordable(network: GrowingNetwork, goal: GoalSettings, classes: int, *, tasks: int) -> None:

@@ -75,7 +75,8 @@ class RCL(BOCL):
         """
         self.settings = checked("settings", settings, RCLSettings)
         growth, search = checked("growth", growth, GrowthSettings), checked("search", search, SearchSettings)
-        reward = checked("reward", reward, RewardSettings)
+        reward, goal = checked("reward", reward, RewardSettings), checked("goal", goal, GoalSettings)
+        usual = USUAL_ALPHA if goal.price is None else None
         super().__init__(
             network,
             growth=GrowthSettings("all", growth.wiring, attention=False),
@@ -92,7 +93,7 @@ class RCL(BOCL):
                 halving=False,
                 controller=settings.controller,
             ),
-            reward=RewardSettings(USUAL_ALPHA if reward.alpha is None else reward.alpha, "uniform"),
+            reward=RewardSettings(usual if reward.alpha is None else reward.alpha, "uniform"),
             goal=goal,
             tasks=tasks,
             recipe=recipe,

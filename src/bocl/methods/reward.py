@@ -1,6 +1,7 @@
-"""What a child's units cost.
+"""What a child costs, by its units or by its parameters.
 
 r(z) = A(z) - α cost(z)        cost(z) = Σ P_i z_i / Σ_j P_j        [paper, Evaluation of Points; α_i = α P_i / Σ_j P_j]
+r(z) = A(z) - p P(z) / 1000    P(z): all parameters that z adds; p is the same in every task, α a share of the widths
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class RewardSettings:
     """The price of a unit.
 
     alpha      α: accuracy that one unit in every layer together must be worth. None: units have no price of their own,
-               and the goal is a target or a tolerance (``GoalSettings``); `rcl` then takes 0.005
+               and the goal is a target, a tolerance or a price of parameters (``GoalSettings``); without the last of
+               these, `rcl` then takes 0.005
     weighting  P_i: `unit` = what one more unit in layer i brings, in- and out-edges, at the current widths;
                `added` = what z itself adds inside layer i (the literal reading, not monotone in z);
                `uniform` = every layer alike (as in RCL)
@@ -65,4 +67,10 @@ def make_cost(
         result: NDArray[np.float64] = (z * weights / total).sum(-1)
         return result
 
+    return cost
+
+
+def parameter_price(price: float, added: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return p P(z) / 1000 (n,): what children must be worth that add so many parameters (n,)."""
+    cost: NDArray[np.float64] = price * added / 1000
     return cost

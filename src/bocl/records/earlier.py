@@ -26,7 +26,7 @@ _STREAM: dict[str, Any] = {  # of a stream of ours, before people had their own
 _OTHERS: dict[str, dict[str, Any]] = {  # the paper's ways, before there were others
     "growth": {"reads": "all", "wiring": "full", "gates": "sample", "gate_share": 0.1},
     "search": {"halving": False},
-    "goal": {"tolerance": 0.005},  # which no run had as its goal
+    "goal": {"tolerance": 0.005, "price": None},  # which no run had as its goal
     "den": {"budget": None},
 }
 #: What growth of each form does not read, and where it is refused today; once it had no effect.

@@ -245,7 +245,8 @@ def _stream(name: str, tasks: int, runs: Sequence[RunSummary], is_headline: IsHe
 def by_tolerance(config: Mapping[str, Any]) -> bool:
     """Whether a run's goal is the smallest network within a tolerance."""
     goal = config.get("goal", {})
-    return "tolerance" in goal and goal.get("target") is None and config.get("reward", {}).get("alpha") is None
+    others = (goal.get("target"), goal.get("price"), config.get("reward", {}).get("alpha"))
+    return "tolerance" in goal and all(other is None for other in others)
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:
@@ -259,8 +260,9 @@ def _settings(run: RunSummary) -> dict[str, Any]:
         found["goal.by_tolerance"] = by_tolerance(run.config)
     if not found.get("goal.by_tolerance"):
         found.pop("goal.tolerance", None)
-    if found.get("reward.alpha", 0) is None:
-        del found["reward.alpha"]
+    for price in ("reward.alpha", "goal.price"):
+        if found.get(price, 0) is None:
+            del found[price]
     if "search.bounds" in found and "search.kind" in found:
         found["search.open_bounds"] = found["search.bounds"] is None
         if found["search.bounds"] is None:

@@ -45,7 +45,7 @@ class Problem:
 
     bounds      most units that may be added to each group, inclusive; 0 keeps a group as it is
     parameters  (n, groups) integers → (n,) parameters that those widths would add; never fewer for larger widths
-    penalty     (n, groups) integers → (n,) Σ α_i z_i, in units of accuracy
+    penalty     (n, groups) integers → (n,) what they cost, in units of accuracy: Σ α_i z_i, or a price of parameters
     trained     children of this task that are already trained (z = 0); they can win, but must not be asked for
     history     earlier tasks of the run, oldest first
     difficulty  this task's M_t; NaN if it was not measured
