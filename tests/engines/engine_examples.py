@@ -27,6 +27,7 @@ SMALL = (
     "search.round_size=6",
     "search.halving=true",  # after the first epoch and the second
 )
+LONG = "recipe.batch_size=8"  # from its first round on a run has seconds left, in which a signal can reach it
 
 
 def small(*overrides: str) -> Config:
@@ -46,10 +47,10 @@ def make(engine: Engine, orders: Sequence[RunOrder]) -> dict[str, str]:
     return ended
 
 
-def make_whole(place: Path, **settings: str) -> Path:
+def make_whole(place: Path, *overrides: str, **settings: str) -> Path:
     """Make runs in this process, by their names."""
     for name, setting in settings.items():
-        run(small(setting), place / name, device="cpu")
+        run(small(*overrides, setting), place / name, device="cpu")
     return place
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from engine_examples import (
+    LONG,
     SMALL,
     StoppedHere,
     assert_same_run,
@@ -93,6 +94,11 @@ def ray(cluster, monkeypatch):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     return make_whole(tmp_path_factory.mktemp("whole"), seed_0="seed=0", seed_1="seed=1", parts="search.parts=2")
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    return make_whole(tmp_path_factory.mktemp("long"), LONG, seed_0="seed=0", seed_1="seed=1")
 
 
 def worker_pids(cluster) -> list[int]:
@@ -192,7 +198,7 @@ def test_a_node_that_goes_in_the_middle_of_a_round_costs_that_round(cluster, ray
     assert_same_run(noted / "parts", whole / "parts")
 
 
-def test_runs_of_a_node_that_goes_go_on_elsewhere(cluster, ray, noted, whole):
+def test_runs_of_a_node_that_goes_go_on_elsewhere(cluster, ray, noted, long):
     names = ["seed_0", "seed_1"]
 
     def remove():
@@ -203,14 +209,14 @@ def test_runs_of_a_node_that_goes_go_on_elsewhere(cluster, ray, noted, whole):
     remover = threading.Thread(target=remove)
     remover.start()
     try:
-        assert make(ray, [order(noted / name, f"seed={name[-1]}") for name in names]) == dict.fromkeys(names, "")
+        assert make(ray, [order(noted / name, LONG, f"seed={name[-1]}") for name in names]) == dict.fromkeys(names, "")
     finally:
         remover.join()
         add_node(cluster)
     journals = [read(noted / name / JOURNAL) for name in names]
     assert 2 in [sum(record["kind"] == "start" for record in journal) for journal in journals]
     for name in names:
-        assert_same_run(noted / name, whole / name)
+        assert_same_run(noted / name, long / name)
 
 
 def test_a_run_begins_with_what_is_free_and_waits_for_the_first_only(ray, tmp_path, whole, monkeypatch):
@@ -338,7 +344,7 @@ def test_the_commands_of_the_guide_run(cluster, tmp_path, monkeypatch):
     assert len(list((tmp_path / "runs/ray").rglob(JOURNAL))) == 2
 
 
-def test_a_worker_that_is_killed_costs_its_round(cluster, ray, tmp_path, whole):
+def test_a_worker_that_is_killed_costs_its_round(cluster, ray, tmp_path, long):
     killed = []
 
     def kill():
@@ -348,29 +354,29 @@ def test_a_worker_that_is_killed_costs_its_round(cluster, ray, tmp_path, whole):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    assert make(ray, [order(tmp_path / "seed_0", "seed=0")]) == {"seed_0": ""}
+    assert make(ray, [order(tmp_path / "seed_0", LONG, "seed=0")]) == {"seed_0": ""}
     killer.join()
     assert killed
     sessions = [record for record in read(tmp_path / "seed_0" / JOURNAL) if record["kind"] == "start"]
     assert len(sessions) == 2
-    assert_same_run(tmp_path / "seed_0", whole / "seed_0")
+    assert_same_run(tmp_path / "seed_0", long / "seed_0")
 
 
 STUDY = """
 import sys
 from pathlib import Path
-from engine_examples import small
+from engine_examples import LONG, small
 from bocl.engines.orders import RunOrder
 from bocl.engines.ray_engine import RayCluster
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    RayCluster(sys.argv[2], "cpu", None)([RunOrder.of("seed_0", small("seed=0"), folder)], print)
+    RayCluster(sys.argv[2], "cpu", None)([RunOrder.of("seed_0", small(LONG, "seed=0"), folder)], print)
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_driver_that_is_killed_and_started_again_goes_on(cluster, tmp_path, whole, how):
+def test_a_driver_that_is_killed_and_started_again_goes_on(cluster, tmp_path, long, how):
     (tmp_path / "drive.py").write_text(STUDY)
     words = [sys.executable, str(tmp_path / "drive.py"), str(tmp_path / "seed_0"), cluster.address]
     paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
@@ -384,7 +390,7 @@ def test_a_driver_that_is_killed_and_started_again_goes_on(cluster, tmp_path, wh
     soon(lambda: not list(cluster.folder.glob("bocl-*")))  # nor does what it wrote on the node
     subprocess.run(words, check=True, **options)
     assert at_first < rounds(tmp_path / "seed_0")
-    assert_same_run(tmp_path / "seed_0", whole / "seed_0")
+    assert_same_run(tmp_path / "seed_0", long / "seed_0")
 
 
 OWN_CLUSTER = """

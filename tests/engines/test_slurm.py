@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from engine_examples import (
+    LONG,
     StoppedHere,
     assert_same_run,
     make,
@@ -55,7 +56,7 @@ def slurm(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return make_whole(tmp_path_factory.mktemp("whole"), seed_0="seed=0", seed_1="seed=1")
+    return make_whole(tmp_path_factory.mktemp("whole"), LONG, seed_0="seed=0", seed_1="seed=1")
 
 
 def local(tmp_path: Path) -> SlurmArray:
@@ -81,7 +82,7 @@ def meanwhile(work):
 
 
 def test_runs_are_those_of_one_process(tmp_path, whole):
-    orders = [order(tmp_path / f"seed_{seed}", f"seed={seed}") for seed in (0, 1)]
+    orders = [order(tmp_path / f"seed_{seed}", LONG, f"seed={seed}") for seed in (0, 1)]
     assert make(local(tmp_path), orders) == {"seed_0": "", "seed_1": ""}
     for seed in (0, 1):
         assert_same_run(tmp_path / f"seed_{seed}", whole / f"seed_{seed}")
@@ -96,7 +97,7 @@ def test_an_element_whose_time_is_nearly_over_is_requeued_and_goes_on(tmp_path, 
         os.kill(element, signal.SIGUSR2)
 
     sent = meanwhile(send)
-    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed_0": ""}
+    assert make(local(tmp_path), [order(folder, LONG, "seed=0")]) == {"seed_0": ""}
     sent()
     assert sum(record["kind"] == "start" for record in read(folder / JOURNAL)) == 2
     assert_same_run(folder, whole / "seed_0")
@@ -112,18 +113,18 @@ def test_an_element_that_is_killed_is_told_and_the_same_command_goes_on(tmp_path
         os.kill(element, number)
 
     killed = meanwhile(kill)
-    ended = make(local(tmp_path), [order(folder, "seed=0")])
+    ended = make(local(tmp_path), [order(folder, LONG, "seed=0")])
     killed()
     assert "gave no result" in ended["seed_0"]
     assert "\n" not in ended["seed_0"]
     at_first = told(folder)
-    assert make(local(tmp_path), [order(folder, "seed=0")]) == {"seed_0": ""}
+    assert make(local(tmp_path), [order(folder, LONG, "seed=0")]) == {"seed_0": ""}
     assert told(folder)[: len(at_first)] == at_first  # nothing of it was made twice
     assert_same_run(folder, whole / "seed_0")
 
 
 def test_who_stops_waiting_finds_the_runs_again(tmp_path, whole, slurm):
-    orders = [order(tmp_path / f"seed_{seed}", f"seed={seed}") for seed in (0, 1)]
+    orders = [order(tmp_path / f"seed_{seed}", LONG, f"seed={seed}") for seed in (0, 1)]
 
     def stop():
         soon(lambda: all(rounds(Path(order.folder)) >= 1 for order in orders))
