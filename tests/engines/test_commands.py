@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_examples import SMALL, assert_same_run, helpers_that_answer, rounds, small, soon
+from engine_examples import LONG, SMALL, assert_same_run, helpers_that_answer, rounds, small, soon
 
 from bocl.engines.run_process import Processes
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
 
-SETTINGS = [word for setting in SMALL for word in ("--set", setting)]
+SETTINGS = [word for setting in (*SMALL, LONG) for word in ("--set", setting)]
 STUDY = """
 on = ["digits"]
 seeds = [0]
@@ -40,8 +40,8 @@ def whole(tmp_path_factory):
     """Make runs in this process: two of a study, and one in two parts."""
     place = tmp_path_factory.mktemp("whole")
     for name, overrides in STUDY_RUNS.items():
-        run(small(*overrides), place / name, device="cpu")
-    run(small("search.parts=2"), place / "parts", device="cpu")
+        run(small(LONG, *overrides), place / name, device="cpu")
+    run(small(LONG, "search.parts=2"), place / "parts", device="cpu")
     return place
 
 
@@ -106,7 +106,7 @@ def test_more_devices_than_a_round_has_children_are_told(bocl):
 
 
 def test_runs_of_a_grid_on_two_devices_are_those_of_one_process(bocl, tmp_path, whole):
-    run(small("seed=1"), tmp_path / "alone", device="cpu")
+    run(small(LONG, "seed=1"), tmp_path / "alone", device="cpu")
     code, out, err = bocl("run", "digits", *SETTINGS, "--seeds", "0,1", "--devices", "cpu,cpu", "--out", "runs")
     assert code == 0
     assert sorted(line[3:] for line in err.splitlines()) == ["  bocl  seed 0  finished", "  bocl  seed 1  finished"]
@@ -167,10 +167,10 @@ def test_a_process_of_a_study_that_is_killed_costs_its_run_a_round(bocl, tmp_pat
 
 @pytest.mark.gpu
 def test_two_processes_that_share_the_gpu_come_to_the_bits_of_one(bocl, tmp_path):
-    run(small("search.parts=2"), tmp_path / "parts", device="cuda:0")
+    run(small(LONG, "search.parts=2"), tmp_path / "parts", device="cuda:0")
     assert bocl("run", "digits", *SETTINGS, "--devices", "cuda:0,cuda:0", "--out", "runs")[0] == 0
     assert_same_run(tmp_path / "runs/bocl-seed0", tmp_path / "parts")
-    run(small("seed=1"), tmp_path / "alone", device="cuda:0")
+    run(small(LONG, "seed=1"), tmp_path / "alone", device="cuda:0")
     words = ["--seeds", "1,2", "--devices", "cuda:0,cuda:0", "--out", "grid"]
     assert bocl("run", "digits", *SETTINGS, *words)[0] == 0
     assert_same_run(tmp_path / "grid/bocl-seed1", tmp_path / "alone")
