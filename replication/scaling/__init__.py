@@ -24,7 +24,7 @@ def write_measurement(place: Path, found: dict[str, Any], load: float) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     module = Path(sys.argv[0]).stem
     record = {
-        "command": f"python -m replication.scaling.{module} {' '.join(sys.argv[1:])}".strip(),
+        "command": f"python -m replication.scaling.{module} {' '.join(sys.argv[1:]).partition('--out')[0]}".strip(),
         "date": date.today().isoformat(),
         "versions": versions(),
         "machine": machine(torch.device("cpu")),
