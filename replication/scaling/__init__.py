@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from bocl.experiment.provenance import machine, versions
+from replication.measured import made_by
 
 MEASUREMENTS = Path(__file__).parents[1] / "measurements" / "scaling"
 
@@ -22,14 +18,5 @@ def write_measurement(place: Path, found: dict[str, Any], load: float) -> None:
     load  of the machine before: how many processes wanted to run
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    module = Path(sys.argv[0]).stem
-    record = {
-        "command": f"python -m replication.scaling.{module} {' '.join(sys.argv[1:]).partition('--out')[0]}".strip(),
-        "date": date.today().isoformat(),
-        "versions": versions(),
-        "machine": machine(torch.device("cpu")),
-        "cores": os.cpu_count(),
-        "load": [round(load, 2), round(os.getloadavg()[0], 2)],
-        **found,
-    }
+    record = {**made_by(), "load": [round(load, 2), round(os.getloadavg()[0], 2)], **found}
     place.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import date
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Annotated, Any
@@ -31,9 +29,9 @@ from bocl.engines.orders import Engine, RunOrder
 from bocl.engines.ray_engine import RayCluster
 from bocl.engines.run_process import RunProcesses
 from bocl.experiment.config import Config, load_config
-from bocl.experiment.provenance import machine, versions
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
+from replication.measured import made_by
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "processes": lambda: RunProcesses(["cpu"]),
@@ -188,15 +186,7 @@ def engines_command(
     found = compared(made, quiet)
     typer.echo(describe(found))
     if out is not None:
-        record = {
-            "command": f"python -m replication.speed.engines {' '.join(sys.argv[1:]).partition(' --out')[0]}".strip(),
-            "date": date.today().isoformat(),
-            "versions": versions(),
-            "machine": machine(torch.device("cpu")),
-            "cores": os.cpu_count(),
-            **found,
-            "made": [asdict(one) for one in made],
-        }
+        record = {**made_by(), **found, "made": [asdict(one) for one in made]}
         earlier = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else []
         out.write_text(json.dumps([*earlier, record], indent=1) + "\n", encoding="utf-8")
 
