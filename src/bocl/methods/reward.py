@@ -27,8 +27,8 @@ class RewardSettings:
     """The price of a unit.
 
     alpha      α: accuracy that one unit in every layer together must be worth. None: units have no price of their own,
-               and the goal is a target, a tolerance or a price of parameters (``GoalSettings``); without the last of
-               these, `rcl` then takes 0.005
+               and the goal is a target, a tolerance or a price of parameters (``GoalSettings``). `rcl` takes 0.005
+               unless the goal is a price of parameters
     weighting  P_i: `unit` = what one more unit in layer i brings, in- and out-edges, at the current widths;
                `added` = what z itself adds inside layer i (the literal reading, not monotone in z);
                `uniform` = every layer alike (as in RCL)
