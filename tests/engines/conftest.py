@@ -1,0 +1,18 @@
+"""No test of the engines reads data files: those that miss some must miss them on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_data_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Leave no folder of data files to this process and those it starts."""
+    empty = tmp_path_factory.mktemp("no-data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("BOCL_DATA", raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(empty))
+        yield empty
