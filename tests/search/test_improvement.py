@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import signal
+from contextlib import suppress
 
 import mpmath
 import numpy as np
 import pytest
+from scipy.stats import qmc
 
 from bocl.search.improvement import (
     climb,
@@ -37,6 +40,20 @@ def test_spread_points_are_even_over_the_logarithm_and_inside() -> None:
     assert np.median(points[:, 0]) == pytest.approx(math.expm1(math.log1p(30) / 2), abs=1)
     assert not (points == spread_points((30, 0, 7), 256, seed=2)).all()
     assert (spread_points((30, 0, 7), 5, seed=1) == points[:5]).all()  # more points change none of the first
+
+
+def test_an_interrupt_of_scipy_takes_effect_once_its_table_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        with suppress(KeyboardInterrupt):  # what SciPy's compiled code does
+            signal.raise_signal(signal.SIGINT)
+        made.append(arguments)
+
+    monkeypatch.setattr(qmc, "Sobol", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        spread_points((3, 3), 4, 0)
+    assert made == [(2,)]
 
 
 def test_neighbours_differ_in_one_coordinate_and_stay_inside() -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import erfcx, ndtr
 
+from bocl.records.interrupts import held_back
 from bocl.search.problem import FloatArray, IntArray, Problem
 from bocl.widths import Widths
 
@@ -74,7 +75,9 @@ def spread_points(bounds: Widths, count: int, seed: int, *, choices: int = 0) ->
     """
     from scipy.stats import qmc  # half a second, needed by this search only
 
-    generator = qmc.Sobol(len(bounds), rng=np.random.default_rng(seed))
+    # SciPy prints an interrupt that comes while it fills its table, goes on, and draws other points.
+    with held_back():
+        generator = qmc.Sobol(len(bounds), rng=np.random.default_rng(seed))
     shares = generator.random_base2(max(1, (count - 1).bit_length()))[:count]
     widths = np.rint(np.expm1(shares * np.log1p(np.array(bounds, dtype=np.float64))))
     points: IntArray = widths.astype(np.int64)
