@@ -27,7 +27,7 @@ SMALL = (
     "search.round_size=6",
     "search.halving=true",  # after the first epoch and the second
 )
-LONG = "recipe.batch_size=8"  # from its first round on a run has seconds left, in which a signal can reach it
+LONG = "recipe.batch_size=16"  # from its first round on a run has a second left, in which a signal can reach it
 
 
 def small(*overrides: str) -> Config:
