@@ -1,4 +1,4 @@
-"""No test of the engines reads data files: those that miss some must miss them on every machine."""
+"""What tests of the engines have in common."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def no_data_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Leave no folder of data files to this process and those it starts."""
+    """Leave no data files to this process and those it starts: tests that miss some must miss them on every machine."""
     empty = tmp_path_factory.mktemp("no-data")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("BOCL_DATA", raising=False)
         patch.setenv("XDG_CACHE_HOME", str(empty))
         yield empty
+
+
+@pytest.fixture
+def disconnected() -> Iterator[None]:
+    """Leave the Ray cluster after a test, however it ended."""
+    yield
+    import ray
+
+    ray.shutdown()

@@ -13,7 +13,6 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -43,6 +42,7 @@ from test_docs import ROOT, run_transcripts
 
 pytestmark = [
     pytest.mark.clusters,
+    pytest.mark.usefixtures("disconnected"),
     pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning", "ignore::ResourceWarning"),
 ]
 
@@ -69,15 +69,6 @@ def cluster(tmp_path_factory):
 def add_node(cluster):
     cluster.add_node(num_cpus=1, object_store_memory=100_000_000)
     cluster.wait_for_nodes()
-
-
-@pytest.fixture(autouse=True)
-def disconnected():
-    """Leave the cluster after every test, however it ended."""
-    yield
-    import ray
-
-    ray.shutdown()
 
 
 @pytest.fixture
@@ -393,38 +384,6 @@ def test_a_driver_that_is_killed_and_started_again_goes_on(cluster, tmp_path, lo
     assert_same_run(tmp_path / "seed_0", long / "seed_0")
 
 
-OWN_CLUSTER = """
-import sys
-from pathlib import Path
-from engine_examples import small
-from bocl.engines.orders import RunOrder
-from bocl.engines.ray_engine import RayCluster
-
-if __name__ == "__main__":
-    engine = RayCluster(None, "cpu", 1)
-    print(engine._ray.get_runtime_context().gcs_address, flush=True)
-    sys.stdin.readline()
-    engine([RunOrder.of("run", small("method=sn", "stream.tasks=1"), Path(sys.argv[1]))], lambda _, error: print(error))
-"""
-
-
-def test_a_cluster_that_is_started_for_one_command_lets_nobody_else_in(tmp_path, capfd):
-    from bocl.engines.ray_engine import RayCluster
-
-    (tmp_path / "own.py").write_text(OWN_CLUSTER)
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    words = [sys.executable, str(tmp_path / "own.py"), str(tmp_path / "run")]
-    options = {"env": {**os.environ, "PYTHONPATH": paths}, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, stderr=subprocess.DEVNULL, **options) as owner:
-        address = owner.stdout.readline().strip()
-        with pytest.raises(InputError, match=f"--address {address}: this Ray cluster lets in who has its token; set"):
-            RayCluster(address, "cpu", None)
-        assert capfd.readouterr().err == ""
-        assert owner.communicate("\n")[0] == "\n"
-    assert rounds(tmp_path / "run") == 0
-    assert (tmp_path / "run" / JOURNAL).is_file()
-
-
 def test_what_is_wrong_with_a_run_is_told_once(ray, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "mine.txt").write_text("not a run")
@@ -527,27 +486,6 @@ def test_runs_of_the_same_tasks_share_them(ray, tmp_path):
     assert one is two is not three
     assert one.large == three.large != []  # its tasks are made of the same samples
     assert len(three.rest) < LARGE
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1", "127.0.0.1:x"])
-def test_a_wrong_address_is_refused_in_one_line(address):
-    from bocl.engines.ray_engine import RayCluster
-
-    with pytest.raises(InputError, match=r"Ray cannot be reached or started: .*`ray start --head`") as refused:
-        RayCluster(address, "cpu", None)
-    assert str(refused.value).startswith(f"--address {address}: ")
-    assert "\n" not in str(refused.value)
-
-
-def test_a_port_of_something_else_is_refused():
-    """Such as that of Ray's dashboard, which is printed beside the right one."""
-    from bocl.engines.ray_engine import RayCluster
-
-    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
-        threading.Thread(target=other.serve_forever).start()
-        with pytest.raises(InputError, match="what answers there is not a Ray cluster"):
-            RayCluster(f"127.0.0.1:{other.server_port}", "cpu", None)
-        other.shutdown()
 
 
 def test_a_node_with_other_versions_is_refused(cluster, tmp_path, monkeypatch):
