@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def no_data_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Leave no data files to this process and those it starts: tests that miss some must miss them on every machine."""
+    """Hide data files from this process and those it starts: tests of missing ones find none on any machine."""
     empty = tmp_path_factory.mktemp("no-data")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("BOCL_DATA", raising=False)

@@ -1,4 +1,4 @@
-"""Ray at addresses where it is not, or lets nobody in. They wait for no cluster of ``test_ray``, so run beside it."""
+"""Ray at addresses where it is not, or lets nobody in. They need no cluster of ``test_ray``, so they run beside it."""
 
 from __future__ import annotations
 
