@@ -23,7 +23,8 @@ from replication.tables import filled
 
 HERE = Path(__file__).parent
 PAGE, RESULTS = HERE / "README.md", HERE / "results"
-STREAMS, SYSTEMS, SEEDS = tuple(WIDTHS), ("bocl", "fixed", "independent", "pgn", "rcl"), 8
+STREAMS = (*WIDTHS, "split-cifar100-resnet")
+SYSTEMS, SEEDS = ("bocl", "fixed", "independent", "pgn", "rcl"), 8
 BySeed = dict[int, tuple[float, float]]  # average test accuracy, parameters
 
 
@@ -32,7 +33,7 @@ def pairs() -> Mapping[tuple[str, str, str], BySeed]:
     """Return the runs on record: (stream, system, what differs from the preset) → by seed."""
     found: dict[tuple[str, str, str], BySeed] = {}
     for run in map(summarise, find_runs(RESULTS) if RESULTS.is_dir() else []):
-        system, *changes = name_of(run).replace("-mnist", "").replace("-cifar", "").split("-")
+        system, *changes = name_of(run).replace("-mnist", "").replace("-cifar", "").replace("-resnet", "").split("-")
         if run.finished:
             figures = run.figures()
             key = preset_of(run), system, "-".join(changes)

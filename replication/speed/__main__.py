@@ -1,4 +1,4 @@
-"""What training costs: `bocl bench`, the time of a whole run split up, and more where it is asked for.
+"""What training costs: `bocl bench` (compiled, too, on a GPU), the time of a whole run split up, and more if asked for.
 
 python -m replication.speed [--quick] [--growth] [--agreement] [--run PRESET] [--json]
 """
@@ -46,7 +46,7 @@ def speed_command(
         if cost.task in TOLD:
             tell(cost.describe())
 
-    rows = measure(place, quick=quick, tell=lambda row: tell(row.describe()))
+    rows = measure(place, quick=quick, compiled=place.type == "cuda", tell=lambda row: tell(row.describe()))
     result: dict[str, Any] = {"rows": [asdict(row) for row in rows]}
     cost = measure_run(run, ["stream.tasks=2"] if quick else [], device=device, data=data)
     result["run"] = asdict(cost)
