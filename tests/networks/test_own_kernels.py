@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bocl.networks import own_kernels
+from bocl.networks import own_kernels, products
 from bocl.networks.architectures import lenet, resnet
 from bocl.networks.attention import gates_of
 from bocl.networks.expandable import ExpandableNetwork
@@ -59,12 +59,12 @@ def assert_near(found, wanted, most):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("products", ["tf32", "bf16", "ieee"])
+@pytest.mark.parametrize("multiplied", ["tf32", "bf16", "ieee"])
 @pytest.mark.parametrize("given", ["own", "own, gated", "own, gated alike", "shared"])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(("kernel", "stride", "padding", "inputs", "units", "height", "width"), CONVOLUTIONS)
 def test_a_convolution_on_a_gpu_is_one_in_float64(
-    kernel, stride, padding, inputs, units, height, width, biased, given, products
+    kernel, stride, padding, inputs, units, height, width, biased, given, multiplied
 ):
     count, samples = 3, 5
     x = random(1 if given == "shared" else count, samples, inputs, height, width)
@@ -79,15 +79,15 @@ def test_a_convolution_on_a_gpu_is_one_in_float64(
     layer = layer_of(kernel, stride, padding)
 
     def computed():
-        precision = "tf32" if products == "tf32" else "float32"
-        with repeatable_products(precision), torch.autocast("cuda", torch.bfloat16, enabled=products == "bf16"):
+        precision = "tf32" if multiplied == "tf32" else "float32"
+        with repeatable_products(precision), torch.autocast("cuda", torch.bfloat16, enabled=multiplied == "bf16"):
             return gated_product(layer, x_, gates_, weight_, bias_)
 
     found = computed()
     assert torch.equal(computed(), found)
     learnt = [each for each in (x_, gates_, weight_, bias_) if each is not None and each.requires_grad]
     inputs_of = [each for each in (x if given != "shared" else None, gates, weight, bias) if each is not None]
-    assert_near([found, *gradients([found], learnt)], [wanted, *gradients([wanted], inputs_of)], CLOSE[products])
+    assert_near([found, *gradients([found], learnt)], [wanted, *gradients([wanted], inputs_of)], CLOSE[multiplied])
 
 
 @pytest.mark.gpu
@@ -149,23 +149,31 @@ def deep_children(device, count=3):
     return network.grow(widths, 4, seeds=range(count), pad_to=(2, 3, 3, 3, 4, 4), reads=(0,))
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize(("precision", "most"), [("tf32", 1e-2), ("bf16", 6e-2)])
-def test_a_deep_stack_on_a_gpu_computes_what_pytorch_does(monkeypatch, precision, most):
-    x = torch.randn(6, 3, 12, 10, generator=torch.Generator().manual_seed(0))
-    results = []
-    for runs in (True, False):
-        if not runs:
-            monkeypatch.setattr(own_kernels, "_run_on", lambda _device: False)
-        children = deep_children("cuda" if runs else "cpu")
-        with repeatable_products(precision), torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
-            logits = children(x.to(children.parameters["head/weight"].device))
+def learns_something(device, precision):
+    """Return logits, running statistics and gradients of a deep stack, in training."""
+    children = deep_children(device)
+    x = torch.randn(6, 3, 12, 10, generator=torch.Generator().manual_seed(0)).to(device)
+    with repeatable_products(precision), torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+        logits = children(x)
         found = torch.autograd.grad(logits.float().square().sum(), list(children.parameters.values()))
-        results.append(
-            [logits.detach().cpu(), *(each.cpu() for each in found), *map(torch.clone, children.buffers.values())]
-        )
-    for one, other in zip(*results, strict=True):
-        assert (one.cpu().double() - other.cpu().double()).norm() <= most * max(other.double().norm(), 0.1)
+    return [logits.detach(), *map(torch.clone, children.buffers.values())], found
+
+
+def assert_close(found, wanted, most):
+    for one, other in zip(found, wanted, strict=True):
+        assert (one.cpu().double() - other.double()).norm() <= most * max(other.double().norm(), 0.1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("precision", "most"), [("float32", 1e-4), ("tf32", 5e-3), ("bf16", 5e-2)])
+def test_a_deep_stack_on_a_gpu_computes_what_pytorch_does(monkeypatch, precision, most):
+    monkeypatch.setattr(products, "_SLOW_TO_LEARN", ())
+    values, slopes = learns_something("cuda", precision)
+    monkeypatch.setattr(own_kernels, "_run_on", lambda _device: False)
+    wanted, wanted_slopes = learns_something("cpu", "float32")
+    assert_close(values, wanted, most)
+    if precision == "float32":  # what rounding does to a ReLU near 0 moves gradients by a tenth otherwise
+        assert_close(slopes, wanted_slopes, 10 * most)
 
 
 def chains_of(module):

@@ -55,7 +55,7 @@ def unpacked(packed: bytes, device: torch.device) -> tuple[GrowingNetwork, Devic
     """Return a network and samples on this device; what its owner keeps on the host stays there."""
 
     def place(storage: Any, location: str) -> Any:
-        return storage.cuda(device) if location.startswith("cuda") else storage
+        return storage.to(device=device) if location.startswith("cuda") else storage
 
     try:
         network, data = torch.load(io.BytesIO(packed), map_location=place, weights_only=False)

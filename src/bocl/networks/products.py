@@ -24,6 +24,7 @@ from bocl.networks.stack_layout import children_first, children_in_channels
 
 _MOST_TAPS = 31  # of ``gated_product``, whose kernel has a bit for each
 _MOST_CHANNELS, _FEWEST_PIXELS = 128, 16
+_SLOW_TO_LEARN = ("ieee",)  # products in which it is slower than what it takes the place of
 
 
 def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
@@ -79,14 +80,16 @@ def shared_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None)
 def is_one_kernel(layer: Layer, x: Tensor) -> bool:
     """Whether ``gated_product`` computes this layer of x (…, in, H, W) now.
 
-    It is for GPUs and products in TF32 or bf16. In float32 it is slower than what it takes the place of, but takes
-    little memory, so there it serves where nothing is learnt. It has been measured with so many channels and pixels.
+    It is for GPUs and products in TF32 or bf16. In float32 it serves only where nothing is learnt: it is slow, but
+    takes little memory. It has been measured with so many channels and pixels.
     """
     if not _lays_out_windows(layer, x) or prod(layer.kernel) > _MOST_TAPS or not has_matrix_units(x):
         return False
     if x.shape[-3] > _MOST_CHANNELS or prod(_output_size(layer, x)) < _FEWEST_PIXELS:
         return False
-    return (_products() != "ieee" or not torch.is_grad_enabled()) and kernels_of("convolution", x) is not None
+    if _products() in _SLOW_TO_LEARN and torch.is_grad_enabled():
+        return False
+    return kernels_of("convolution", x) is not None
 
 
 def gated_product(layer: Layer, x: Tensor, gates: Tensor | None, weight: Tensor, bias: Tensor | None) -> Tensor:
