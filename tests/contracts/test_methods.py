@@ -187,6 +187,17 @@ def test_it_trains_with_averaged_weights_and_changed_images(method):
     assert not torch.equal(plain.predict(first, task=0), before), "the settings do not reach the training"
 
 
+@pytest.mark.parametrize("kind", ["cnn", "norm of one value"])
+def test_it_trains_in_bf16(method, kind):
+    one_value = nn.Sequential(nn.Flatten(), nn.Linear(25, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+    network = NETWORKS["cnn"]() if kind == "cnn" else one_value
+    learner = make(method, network, recipe=replace(RECIPE, epochs=2, precision="bf16"))
+    for task in range(2):
+        learner.learn(stream()[task])
+    assert all(tensor.dtype != torch.bfloat16 for tensor in learner.state().tensors.values())
+    assert learner.predict(stream().test_split(0).raw, task=0).dtype == torch.float32
+
+
 def test_validation_samples_are_trained_on_only_where_the_recipe_says_so(method):
     def trained(recipe: Recipe, shift: float) -> dict[str, torch.Tensor]:
         task = stream()[0]
