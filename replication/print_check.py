@@ -13,6 +13,7 @@ Runs go on where they stopped, and what they come to is written to measurements/
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -52,12 +53,12 @@ SETTINGS: dict[str, tuple[str, ...]] = {  # WSN's density is printed
     "sn": SGD,
     "sn-one-head": (*SGD, "sn.shared_head=true"),
 }
-GRIDS: dict[str, tuple[int, str, tuple[str, ...]]] = {  # tasks, setting, values
-    "packnet": (3, "packnet.retrain", ("0.2", "0.4", "1.0")),
-    "supsup": (1, "supsup.density", ("0.1", "0.3", "0.5", "0.7")),  # its tasks know nothing of one another
+GRIDS: dict[str, tuple[int, dict[str, tuple[str, ...]]]] = {  # tasks, values of every setting
+    "packnet": (3, {"packnet.retrain": ("0.2", "0.4", "1.0")}),
+    "supsup": (1, {"supsup.density": ("0.1", "0.3", "0.5", "0.7")}),  # its tasks know nothing of one another
     # All ten tasks: by five the best strength is too small for ten. The record has both grids.
-    "ewc": (10, "ewc.strength", ("3", "10", "30", "100", "300")),
-    "ewc-one-head": (10, "ewc.strength", ("3", "10", "30", "100", "300")),
+    "ewc": (10, {"recipe.learning_rate": ("0.003", "0.01", "0.03"), "ewc.strength": ("3", "10", "30", "100")}),
+    "ewc-one-head": (10, {"ewc.strength": ("3", "10", "30", "100", "300")}),
 }
 TUNING_SEED = 100
 
@@ -91,12 +92,12 @@ def configured(method: str, settings: Sequence[str], tasks: int, seed: int) -> C
 
 def settings_of(method: str) -> tuple[str, ...]:
     """Return the settings of a method's runs: those above, and the best value of its grid where the record has one."""
-    tasks, name, _ = GRIDS.get(method, (0, "", ()))
+    tasks, grid = GRIDS.get(method, (0, {}))
     tried = [entry for entry in recorded()["tuning"] if (entry["method"], entry["tasks"]) == (method, tasks)]
     if not tried:
         return SETTINGS[method]
     best = max(tried, key=lambda entry: entry["validation"])
-    return (*SETTINGS[method], f"{name}={best[name]:g}")
+    return (*SETTINGS[method], *(f"{name}={best[name]:g}" for name in grid))
 
 
 def finished_run(
@@ -138,22 +139,26 @@ def sizes_of_masks(learner: Learner) -> dict[str, Any]:
 
 def tune(method: str, out: Path, device: str) -> list[dict[str, Any]]:
     """Return the mean validation accuracy after the last task for every value of a grid."""
-    tasks, name, values = GRIDS[method]
+    tasks, grid = GRIDS[method]
+    points_of_grid = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     if method == "supsup":  # all densities at once
+        (values,) = grid.values()
         config = configured(method, SETTINGS[method], tasks, TUNING_SEED)
         learner = build_method(config, build_base(config), device)
         scores = try_densities(learner, build_stream(config)[0], list(map(float, values)))
     else:
         scores = []
-        for value in values:
-            settings = [*SETTINGS[method], f"{name}={value}", *(["packnet.keep=0.1"] if method == "packnet" else [])]
-            records = finished_run(method, settings, tasks, TUNING_SEED, out / f"tune-{method}-{tasks}-{value}", device)
+        for tried in points_of_grid:
+            words = [f"{name}={value}" for name, value in tried.items()]
+            settings = [*SETTINGS[method], *words, *(["packnet.keep=0.1"] if method == "packnet" else [])]
+            place = out / "-".join(["tune", method, str(tasks), *tried.values()])
+            records = finished_run(method, settings, tasks, TUNING_SEED, place, device)
             scores.append(mean(records[-1].validation_row))
-            print(f"{method}, {name} {value}: {100 * scores[-1]:.2f} % on validation samples", flush=True)
+            print(f"{method}, {' '.join(words)}: {100 * scores[-1]:.2f} % on validation samples", flush=True)
     about = {"method": method, "tasks": tasks, "seed": TUNING_SEED}
     return [
-        {**about, name: float(value), "validation": round(100 * score, 2)}
-        for value, score in zip(values, scores, strict=True)
+        {**about, **{name: float(value) for name, value in tried.items()}, "validation": round(100 * score, 2)}
+        for tried, score in zip(points_of_grid, scores, strict=True)
     ]
 
 
@@ -182,7 +187,9 @@ def table() -> str:
         if runs:
             found = Spread.of([run["accuracy"] / 100 for run in runs])
             gap = points(found.mean - runs[0]["printed"] / 100)
-            chosen = ", ".join(sorted({run["settings"][-1] for run in runs})) if method in GRIDS else ""
+            tuned = len(GRIDS[method][1]) if method in GRIDS else 0
+            values = {setting for run in runs for setting in run["settings"][len(run["settings"]) - tuned :]}
+            chosen = ", ".join(sorted(values))
             cells = [f"`{method}`", str(len(runs)), percent_with_sd(found), f"{runs[0]['printed']} %", gap, chosen]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) if len(lines) > 2 else "- **open**: there is no run yet"
