@@ -93,12 +93,37 @@ def speed() -> str:
     for run in record["runs"]:
         running = run["wall_seconds"] - run["seconds_to_first_record"]
         lines.append(
-            f"| `{run['command'].split(' --')[0]}`, random search, rounds of 8, {run['date']} "
+            f"| `{run['command'].split(' --')[0]}`, {run['search']}, {run['date']} "
             f"| {run['wall_seconds']:.0f} s "
             f"| {run['seconds_to_first_record']:.1f} s | {100 * run['training_seconds'] / running:.0f} % "
             f"| {run['trials']} | {100 * run['average_test_accuracy']:.2f} % | {run['backward_transfer']:g} |"
         )
     lines += ["", _on_cpu()]
+    return "\n".join(lines)
+
+
+def in_jax() -> str:
+    """Children of a plain MLP as masked networks in JAX, and ours, on one GPU."""
+    record = json.loads((MEASUREMENTS / "speed" / "h200-jax.json").read_text())
+    took = {(row["side"], row["children"]): row["ms_per_child_epoch"] for row in record["rows"]}
+    lines = ["| children at once | ms per child and epoch | in JAX | ours, as a share of JAX's |", "|---|---|---|---|"]
+    for count in dict.fromkeys(row["children"] for row in record["rows"]):
+        ours, theirs = took["ours", count], took["JAX", count]
+        lines.append(f"| {count} | {ours:.1f} | {theirs:.1f} | {ours / theirs:.2f} |")
+    return "\n".join(lines)
+
+
+def seeds_side_by_side() -> str:
+    """What processes of a seed each reach on one GPU, and what one stack of all seeds could."""
+    record = json.loads((MEASUREMENTS / "speed" / "h200-seeds.json").read_text())
+    lines = [
+        "| network | seeds of 8 children | child epochs a second, in processes | in a stack, at most | gain, at most |",
+        "|---|---|---|---|---|",
+    ]
+    for row in record["rows"]:
+        gain = row["together"] / row["apart"]
+        cells = [row["network"], row["seeds"], f"{row['apart']:.0f}", f"{row['together']:.0f}", f"{gain:.2f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
@@ -460,6 +485,8 @@ TABLES = {
     "times": times,
     "parts": parts,
     "print-check": print_check,
+    "in-jax": in_jax,
+    "seeds-side-by-side": seeds_side_by_side,
     "search": search,
     "replays": replays,
     "rounds": rounds,

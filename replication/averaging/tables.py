@@ -17,6 +17,7 @@ from bocl.records.summary import find_runs, summarise
 from bocl.report.figures import percent_with_sd
 from bocl.report.systems import Spread
 from bocl.wording import points
+from replication.averaging import noise
 from replication.averaging.recipes import METHODS, PLACE, WIDTHS
 from replication.records import name_of, preset_of
 from replication.tables import filled
@@ -102,7 +103,7 @@ def recipes_table(stream: str) -> str:
 
 def tables() -> dict[str, Callable[[], str]]:
     """Return the tables there are records for."""
-    made: dict[str, Callable[[], str]] = {"pairs": pairs_table}
+    made: dict[str, Callable[[], str]] = {"pairs": pairs_table, "noise": noise.rows}
     for stream in json.loads(PLACE.read_text(encoding="utf-8")) if PLACE.exists() else ():
         made[f"recipes-{stream}"] = partial(recipes_table, stream)
     return made

@@ -15,7 +15,8 @@ import pytest
 import torch
 from engine_examples import LONG, SMALL, assert_same_run, helpers_that_answer, rounds, small, soon
 
-from bocl.engines.run_process import Processes
+from bocl.engines.orders import RunOrder
+from bocl.engines.run_process import RunProcess
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -165,6 +166,23 @@ def test_a_process_of_a_study_that_is_killed_costs_its_run_a_round(bocl, tmp_pat
         assert_same_run(tmp_path / "work/digits" / name, whole / name)
 
 
+def test_a_process_makes_run_after_run_and_another_takes_its_place_after_one_that_failed(
+    bocl, tmp_path, whole, study, monkeypatch
+):
+    started, start = [], RunProcess._start
+    monkeypatch.setattr(RunProcess, "_start", lambda process: (started.append(process), start(process)))
+    one_process = [*study[:-1], "cpu"]
+    assert bocl(*one_process)[0] == 0
+    assert len(started) == 1
+    for name in STUDY_RUNS:
+        assert_same_run(tmp_path / "work/digits" / name, whole / name)
+    (tmp_path / "study.toml").write_text(f'{STUDY}\n[[run]]\nname = "steep"\nset = ["recipe.learning_rate=1e30"]\n')
+    again = [word if word != "work" else "again" for word in one_process if word not in ("--records", "records")]
+    assert bocl(*again, "--seeds", "0,1", "--set", "stream.tasks=1")[0] == 1
+    assert len(started) == 3  # the second of the two that failed had a process of its own
+    assert under_way(tmp_path) == []
+
+
 @pytest.mark.gpu
 def test_two_processes_that_share_the_gpu_come_to_the_bits_of_one(bocl, tmp_path):
     run(small(LONG, "search.parts=2"), tmp_path / "parts", device="cuda:0")
@@ -178,9 +196,11 @@ def test_two_processes_that_share_the_gpu_come_to_the_bits_of_one(bocl, tmp_path
 
 def test_the_reason_of_a_process_is_told_whatever_it_says_when_it_ends():
     said = "bocl: no data\nx.py:1: UserWarning: a leak\n  warnings.warn("
-    with Processes() as processes:
-        assert processes.run([sys.executable, "-c", f"raise SystemExit({said!r})"]) == "no data"
-        assert processes.run([sys.executable, "-c", "raise SystemExit('its end')"]) == "its end"
+    for says, told in ((said, "no data"), ("its end", "its end")):
+        process = RunProcess([sys.executable, "-c", f"raise SystemExit({says!r})"])
+        assert process.make(RunOrder.of("a run", small(LONG), Path("nowhere"))) == told
+        process.stop()
+        process.wait()
 
 
 # -- wrong options ---------------------------------------------------------------------------------

@@ -1,30 +1,39 @@
-"""Runs in processes of their own on this machine, as many at once as there are slots.
+"""Runs in processes on this machine, as many at once as there are slots; each process makes one run after another.
 
-Both sides are here: ``RunProcesses`` starts them, and ``python -m bocl.engines.run_process`` makes one run. On a GPU,
-processes fill each other's pauses; with NVIDIA's multi-process service their work overlaps too. A run in a process of
-its own has the same bits, however many others there are. No run outlives who started it, however that ends.
+Both sides are here: ``RunProcesses`` starts them, and ``python -m bocl.engines.run_process`` makes runs. On a GPU,
+processes fill each other's pauses; with NVIDIA's multi-process service their work overlaps too. A run has the same
+bits, however many others there are, and whatever its process made before. No run outlives who started it, however that
+ends.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, replace
 from queue import SimpleQueue
-from typing import Any
+from typing import IO, Any
+
+import torch
 
 from bocl.engines.orders import RunOrder, carry_out
 from bocl.errors import BoclError, InputError
 from bocl.experiment.provenance import machine
-from bocl.records.interrupts import Terminated, stopping_on_terminate, terminate_when_input_ends
+from bocl.records.interrupts import Terminated, stopping_on_terminate
 from bocl.training.device import only_device, resolve_device
 from bocl.wording import one_line
+
+MADE = b"made\n"
 
 
 class RunProcesses:
@@ -46,65 +55,101 @@ class RunProcesses:
 
     def __call__(self, orders: Sequence[RunOrder], ended: Callable[[RunOrder, str], None]) -> None:
         """Make runs; see ``Engine``."""
-        free: SimpleQueue[str] = SimpleQueue()
-        for slot in self.slots:
-            free.put(slot)
+        processes = [RunProcess(command(slot)) for slot in self.slots]
+        free: SimpleQueue[RunProcess] = SimpleQueue()
+        for process in processes:
+            free.put(process)
 
         def make(order: RunOrder) -> str:
-            device = free.get()
+            process = free.get()
             try:
-                return processes.run(command(replace(order, shares_device=self.shares_device), device))
+                return process.make(replace(order, shares_device=self.shares_device))
             finally:
-                free.put(device)
+                free.put(process)
 
-        with Processes() as processes, ThreadPoolExecutor(len(self.slots)) as pool:
-            running = {pool.submit(make, order): order for order in orders}
-            try:
-                for done in as_completed(running):
-                    ended(running[done], done.result())
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                processes.stop()
-                raise
+        try:
+            with ThreadPoolExecutor(len(self.slots)) as pool:
+                running = {pool.submit(make, order): order for order in orders}
+                try:
+                    for done in as_completed(running):
+                        ended(running[done], done.result())
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    for process in processes:
+                        process.stop()
+        finally:
+            for process in processes:
+                process.wait()
 
 
-class Processes:
-    """Processes under way. Asked to stop, they finish their record and end; they do so too if this process is killed.
+class RunProcess:
+    """A process that makes runs. It is started for the first one, and anew after a run that failed.
 
-    Their standard input is a pipe that nobody writes to. Only this process holds its other end, and the kernel closes
-    that whatever happens. It is what they wait for.
+    Orders come through its standard input, of which only this process holds the other end. Asked to stop, it finishes
+    its record and ends. It does so too if this process is killed: the kernel then closes that end.
     """
 
-    def __init__(self) -> None:
-        self._input, held = os.pipe()
-        self._held = os.fdopen(held, "wb")
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self._changing = threading.Lock()
 
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        os.close(self._input)
-
-    def run(self, words: Sequence[str]) -> str:
-        """Run a command to its end; return why it failed, '' if it did not."""
-        if self._held.closed:
-            return "stopped"
-        done = subprocess.run(
-            words,
-            stdin=self._input,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env={"OMP_NUM_THREADS": "1", **os.environ},
-            check=False,
-        )
-        return "" if done.returncode == 0 else _last_words(done.returncode, done.stderr)
+    def make(self, order: RunOrder) -> str:
+        """Make a run; return why it failed, '' if it did not."""
+        with self._changing:
+            if self._stopped:
+                return "stopped"
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            orders, answers = _pipes(self._process)
+            with suppress(OSError):  # it has ended, as is found below
+                orders.write(json.dumps(asdict(order)).encode() + b"\n")
+                orders.flush()
+        if answers.readline() == MADE:
+            return ""
+        assert self._process is not None
+        code = self._process.wait()
+        self._said.seek(0)
+        return _last_words(code, self._said.read().decode(errors="replace"))
 
     def stop(self) -> None:
-        """Stop all of them."""
-        self._held.close()
+        """Stop it, and make no more runs."""
+        with self._changing:
+            self._stopped = True
+            self._end_orders()
+
+    def wait(self) -> None:
+        """Wait until it has ended, after it was stopped."""
+        if self._process is not None:
+            self._process.wait()
+            _pipes(self._process)[1].close()
+            self._said.close()
+
+    def _start(self) -> None:
+        self._end_orders()  # of one that failed
+        self.wait()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        self._process = subprocess.Popen(
+            self._words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env={"OMP_NUM_THREADS": "1", **os.environ},
+        )
+
+    def _end_orders(self) -> None:
+        if self._process is not None:
+            with suppress(OSError):  # of an order that it no longer took
+                _pipes(self._process)[0].close()
+
+
+def _pipes(process: subprocess.Popen[bytes] | None) -> tuple[IO[bytes], IO[bytes]]:
+    """Return where orders go to a process, and where answers come from."""
+    assert process is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process.stdin, process.stdout
 
 
 def _last_words(code: int, said: str) -> str:
@@ -115,19 +160,42 @@ def _last_words(code: int, said: str) -> str:
     return (ours or lines)[-1]  # a warning may come after it, when the process ends
 
 
-def command(order: RunOrder, device: str) -> list[str]:
-    """Return the command that makes a run, and stops when its standard input ends."""
+def command(device: str) -> list[str]:
+    """Return the command that makes runs on a device."""
     # -P: no file of the current folder is imported in place of ours
-    return [sys.executable, "-P", "-m", "bocl.engines.run_process", json.dumps(asdict(order)), device]
+    return [sys.executable, "-P", "-m", "bocl.engines.run_process", device]
+
+
+def orders_of_input() -> Iterator[RunOrder]:
+    """Yield orders as they come. When the input ends, who gave them has gone, and SIGTERM is sent to this process."""
+    lines: SimpleQueue[bytes] = SimpleQueue()
+
+    def read() -> None:
+        begun = b""
+        while some := os.read(0, 1 << 16):  # not sys.stdin, whose lock would hold up the end of the process
+            *whole, begun = (begun + some).split(b"\n")
+            for line in whole:
+                lines.put(line)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield RunOrder(**json.loads(lines.get()))
 
 
 def main() -> int:
-    """Make one run: ORDER DEVICE. The exit codes are those of ``bocl``."""
-    order, device = RunOrder(**json.loads(sys.argv[1])), sys.argv[2]
-    terminate_when_input_ends()
+    """Make runs: DEVICE. It ends with the first that fails, as ``bocl`` would, with its exit codes."""
+    answers = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a module of the user's prints is no answer
     try:
         with stopping_on_terminate():
-            carry_out(order, str(only_device(device)))
+            device = only_device(sys.argv[1])
+            for order in orders_of_input():
+                carry_out(order, str(device))
+                gc.collect()  # what the run held on a GPU
+                if device.type == "cuda":
+                    torch.cuda.empty_cache()
+                os.write(answers, MADE)
     except KeyboardInterrupt as stop:
         print("bocl: stopped", file=sys.stderr)
         return 143 if isinstance(stop, Terminated) else 130
