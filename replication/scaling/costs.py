@@ -91,7 +91,7 @@ def starts(recorded: Sequence[Recorded], turns: int, runs: int) -> tuple[float, 
 
 
 def between_runs(turns: int) -> float:
-    """Return the seconds from the end of a run in a process until the next one begins there, besides its own."""
+    """Return the seconds from the end of a run in a process until the next one has its first record."""
     gaps = []
     for _ in range(turns):
         with tempfile.TemporaryDirectory() as place:
@@ -149,7 +149,7 @@ def measure(turns: int) -> dict[str, Any]:
     process = median(make("processes", SMALL).begun - own for _ in range(turns))
     return {
         "costs": asdict(Costs(engine, worker, max(besides - driver, 0.0), driver, byte)),
-        "processes": asdict(Costs(worker=process, run=max(between_runs(turns) - own, 0.0))),
+        "processes": asdict(Costs(worker=process, run=between_runs(turns))),
         "finding": {name: median(one.finding for one in run) for name, run in recorded.items()},
         "bytes_a_second_between_nodes": between_nodes(turns),
         "floods": {name: [asdict(one) for one in some] for name, some in floods.items()},
