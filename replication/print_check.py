@@ -3,10 +3,11 @@
 python -m replication.print_check --out runs/print-check [--methods wsn,packnet] [--seeds 0] [--tune] [--device cuda]
 
 The network is 784-100-100 without biases and a head per task, trained for 5 epochs in batches of 10, without weight
-decay: with Adam at 1e-3, or for sn and ewc, whose recipe is not printed, with SGD at 0.01. Nor is it printed whether sn
-and ewc had a head per task, so they are run with one for all, too. The figures are those of the comparison in Kang et
-al., "Forget-free Continual Learning with Winning Subnetworks". What else is not printed is chosen on validation samples
-of a seed that is not evaluated (``--tune``), or is our default where the record has no tuning.
+decay: with Adam at 1e-3, or for sn and ewc, whose recipe is not printed, with SGD at 0.01 (ewc: at a rate of its grid).
+Nor is it printed whether sn and ewc had a head per task, so they are run with one for all, too. The figures are those
+of the comparison in Kang et al., "Forget-free Continual Learning with Winning Subnetworks". What else is not printed is
+chosen on validation samples of a seed that is not evaluated (``--tune``), or is our default where the record has no
+tuning.
 Runs go on where they stopped, and what they come to is written to measurements/print-check.json.
 """
 
@@ -93,7 +94,8 @@ def configured(method: str, settings: Sequence[str], tasks: int, seed: int) -> C
 def settings_of(method: str) -> tuple[str, ...]:
     """Return the settings of a method's runs: those above, and the best value of its grid where the record has one."""
     tasks, grid = GRIDS.get(method, (0, {}))
-    tried = [entry for entry in recorded()["tuning"] if (entry["method"], entry["tasks"]) == (method, tasks)]
+    of_grid = [entry for entry in recorded()["tuning"] if (entry["method"], entry["tasks"]) == (method, tasks)]
+    tried = [entry for entry in of_grid if entry.keys() >= grid.keys()]  # an older grid had fewer settings
     if not tried:
         return SETTINGS[method]
     best = max(tried, key=lambda entry: entry["validation"])
@@ -187,9 +189,9 @@ def table() -> str:
         if runs:
             found = Spread.of([run["accuracy"] / 100 for run in runs])
             gap = points(found.mean - runs[0]["printed"] / 100)
-            tuned = len(GRIDS[method][1]) if method in GRIDS else 0
-            values = {setting for run in runs for setting in run["settings"][len(run["settings"]) - tuned :]}
-            chosen = ", ".join(sorted(values))
+            taken = [dict(setting.split("=", 1) for setting in run["settings"]) for run in runs]  # the last of a name
+            _, grid = GRIDS.get(method, (0, {}))
+            chosen = ", ".join(sorted({f"{name}={settings[name]}" for settings in taken for name in grid}))
             cells = [f"`{method}`", str(len(runs)), percent_with_sd(found), f"{runs[0]['printed']} %", gap, chosen]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) if len(lines) > 2 else "- **open**: there is no run yet"

@@ -30,7 +30,7 @@ from replication.search.trial_table import TrialTable, read_table, replay_tasks
 HERE = Path(__file__).parent
 TRIALS, PLACE = HERE / "trials", HERE / "noise.json"
 AVERAGES = ("off", "last")
-ALPHAS = {"digits": 1e-3, "permuted-mnist": 1.5e-3, "split-cifar100": 5e-3}  # in the middle of those replayed elsewhere
+ALPHAS = {"digits": 1e-3, "permuted-mnist": 1.5e-3, "split-cifar100": 5e-3}  # of the last two, the lower of replicas.py
 REPLAYS, TRIALS_OF_A_SEARCH = 40, 24
 
 
@@ -69,7 +69,7 @@ def rows() -> str:
         "| stream | weights | noise, points | trials to the target | regret of the kept child, points | its reward |",
         "|---|---|---|---|---|---|",
     ]
-    for one in json.loads(PLACE.read_text(encoding="utf-8"))["rows"] if PLACE.exists() else ():
+    for one in json.loads(PLACE.read_text(encoding="utf-8"))["rows"]:
         trials = f"more than {TRIALS_OF_A_SEARCH}" if one["trials"] is None else f"{one['trials']:g}"
         name = "averaged" if one["average"] == "last" else "of the last step"
         figures = [f"{100 * one['noise']:.2f}", trials, f"{100 * one['regret']:.2f}", f"{100 * one['reward']:.2f} %"]

@@ -103,7 +103,9 @@ def recipes_table(stream: str) -> str:
 
 def tables() -> dict[str, Callable[[], str]]:
     """Return the tables there are records for."""
-    made: dict[str, Callable[[], str]] = {"pairs": pairs_table, "noise": noise.rows}
+    made: dict[str, Callable[[], str]] = {"pairs": pairs_table}
+    if noise.PLACE.exists():
+        made["noise"] = noise.rows
     for stream in json.loads(PLACE.read_text(encoding="utf-8")) if PLACE.exists() else ():
         made[f"recipes-{stream}"] = partial(recipes_table, stream)
     return made

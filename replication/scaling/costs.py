@@ -22,13 +22,11 @@ import torch
 import typer
 
 from bocl.engines.orders import RunOrder
-from bocl.engines.run_process import RunProcesses
 from bocl.experiment.config import Config, load_config
-from bocl.records.run_log import JOURNAL
 from replication.scaling import MEASUREMENTS, write_measurement
 from replication.scaling.replay import Recorded, ReplayingCluster, TimedCluster, record, write_replay
 from replication.scaling.simulate import Costs
-from replication.speed.engines import POLL, make
+from replication.speed.engines import make
 
 SMALL = load_config("digits")
 LARGE = load_config("digits", ["network.arguments={inputs=64, hidden=[1200, 600]}", "recipe.epochs=2"])
@@ -90,25 +88,6 @@ def starts(recorded: Sequence[Recorded], turns: int, runs: int) -> tuple[float, 
     return median(clusters), median(workers), median(besides)
 
 
-def between_runs(turns: int) -> float:
-    """Return the seconds from the end of a run in a process until the next one has its first record."""
-    gaps = []
-    for _ in range(turns):
-        with tempfile.TemporaryDirectory() as place:
-            orders = [RunOrder.of(f"run {number}", SMALL, Path(place) / f"run-{number}") for number in range(2)]
-
-            def ended(order: RunOrder, error: str, first: RunOrder = orders[0], then: RunOrder = orders[1]) -> None:
-                if error:
-                    raise SystemExit(error)
-                began = time.perf_counter()
-                while order is first and not (Path(then.folder) / JOURNAL).exists():
-                    time.sleep(POLL)
-                gaps.append(time.perf_counter() - began)
-
-            RunProcesses(["cpu"])(orders, ended)
-    return median(gaps[::2])
-
-
 def between_nodes(turns: int) -> float:
     """Return how many bytes a second come from another node of this machine."""
     import ray
@@ -145,11 +124,10 @@ def measure(turns: int) -> dict[str, Any]:
     byte = (large.cpu - small.cpu) / (large.bytes - small.bytes)
     engine, worker, besides = starts(recorded["small"], turns, 4)
     driver = small.cpu - byte * small.bytes
-    own = recorded["small"][0].seconds
-    process = median(make("processes", SMALL).begun - own for _ in range(turns))
+    process = [make("processes", SMALL).begun - recorded["small"][0].seconds for _ in range(turns)]
     return {
         "costs": asdict(Costs(engine, worker, max(besides - driver, 0.0), driver, byte)),
-        "processes": asdict(Costs(worker=process, run=between_runs(turns))),
+        "processes": asdict(Costs(run=median(process))),
         "finding": {name: median(one.finding for one in run) for name, run in recorded.items()},
         "bytes_a_second_between_nodes": between_nodes(turns),
         "floods": {name: [asdict(one) for one in some] for name, some in floods.items()},

@@ -47,10 +47,7 @@ def overhead() -> str:
             f"{middle:.3f}" + (f" ({low:.3f} to {high:.3f})" if one["counted"] > 1 else "")
             for low, middle, high in (one["seconds_ratio"], one["cpu_ratio"])
         )
-        lines.append(
-            f"| {name} | {each:.1f} s | {seconds} | {cpu} "
-            f"| {one['counted']} | {max(made['others'] for made in one['made']):.1f} cores |"
-        )
+        lines.append(f"| {name} | {each:.1f} s | {seconds} | {cpu} | {one['counted']} | {one['others']:.1f} cores |")
     return "\n".join(lines)
 
 
@@ -68,8 +65,7 @@ def costs() -> str:
     found = _read(MEASUREMENTS / "costs.json")
     ray, process = found["costs"], found["processes"]
     rows = {
-        "a process that makes runs starts, once": f"{process['worker']:.1f} s",
-        "it begins with its next run": f"{1000 * process['run']:.0f} ms",
+        "a process of a run starts, until it works": f"{process['run']:.1f} s",
         "a Ray cluster starts on one machine": f"{ray['engine']:.1f} s",
         "a worker starts, once": f"{ray['worker']:.1f} s",
         "a worker is given its next run, until it works": f"{1000 * ray['run']:.0f} ms",

@@ -140,6 +140,7 @@ def compared(made: Sequence[Made], most_others: float) -> dict[str, Any]:
         "turns": len(turns),
         "counted": len(pairs),
         "most_others": most_others,
+        "others": max(one.others for one in made),
         "rounds": made[0].rounds,
         "seconds_ratio": _quarters([ray.run / process.run for process, ray in pairs]),
         "cpu_ratio": _quarters([ray.cpu / process.cpu for process, ray in pairs]),
@@ -163,7 +164,7 @@ def describe(found: dict[str, Any]) -> str:
 
 def _quarters(ratios: Sequence[float]) -> list[float]:
     """Return the lower quartile, the median and the upper quartile."""
-    return list(quantiles(ratios, n=4)) if len(ratios) > 1 else list(ratios) * 3
+    return list(quantiles(ratios, n=4, method="inclusive")) if len(ratios) > 1 else list(ratios) * 3
 
 
 def engines_command(

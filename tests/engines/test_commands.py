@@ -16,7 +16,7 @@ import torch
 from engine_examples import LONG, SMALL, assert_same_run, helpers_that_answer, rounds, small, soon
 
 from bocl.engines.orders import RunOrder
-from bocl.engines.run_process import RunProcess
+from bocl.engines.run_process import RunProcess, command, runs_code
 from bocl.experiment.run import run
 from bocl.records.journal import read
 from bocl.records.run_log import JOURNAL
@@ -166,21 +166,65 @@ def test_a_process_of_a_study_that_is_killed_costs_its_run_a_round(bocl, tmp_pat
         assert_same_run(tmp_path / "work/digits" / name, whole / name)
 
 
-def test_a_process_makes_run_after_run_and_another_takes_its_place_after_one_that_failed(
-    bocl, tmp_path, whole, study, monkeypatch
-):
-    started, start = [], RunProcess._start
-    monkeypatch.setattr(RunProcess, "_start", lambda process: (started.append(process), start(process)))
-    one_process = [*study[:-1], "cpu"]
-    assert bocl(*one_process)[0] == 0
-    assert len(started) == 1
-    for name in STUDY_RUNS:
+@pytest.fixture
+def started(monkeypatch):
+    """Note every start of a process that makes runs."""
+    found, start = [], RunProcess._start
+    monkeypatch.setattr(RunProcess, "_start", lambda process: (found.append(process), start(process))[1])
+    return found
+
+
+def test_processes_that_share_a_device_make_run_after_run(bocl, tmp_path, whole, study, started):
+    assert bocl(*study, "--seeds", "0,1")[0] == 0
+    assert len(started) == 2
+    for name, overrides in STUDY_RUNS.items():
         assert_same_run(tmp_path / "work/digits" / name, whole / name)
-    (tmp_path / "study.toml").write_text(f'{STUDY}\n[[run]]\nname = "steep"\nset = ["recipe.learning_rate=1e30"]\n')
-    again = [word if word != "work" else "again" for word in one_process if word not in ("--records", "records")]
-    assert bocl(*again, "--seeds", "0,1", "--set", "stream.tasks=1")[0] == 1
-    assert len(started) == 3  # the second of the two that failed had a process of its own
+        run(small(LONG, "seed=1", *overrides), tmp_path / "alone" / name, device="cpu")
+        assert_same_run(tmp_path / "work/digits" / name.replace("seed0", "seed1"), tmp_path / "alone" / name)
     assert under_way(tmp_path) == []
+
+
+def test_a_process_ends_with_a_run_that_fails_or_has_its_device_to_itself(bocl, tmp_path, study, started):
+    (tmp_path / "study.toml").write_text(STUDY.replace("reward.alpha=0.01", "recipe.learning_rate=1e30"))
+    words = [*study, "--seeds", "0,1", "--set", "stream.tasks=1"]
+    assert bocl(*words)[0] == 1
+    assert len(started) in (2, 3)  # two runs fail, in one process or in two
+    started.clear()
+    alone = ["--device", "cpu", "--seeds", "2,3", "--only", "bocl", "--set", "stream.tasks=1"]
+    assert bocl(*study[:-2], *alone)[0] == 0
+    assert len(started) == 2
+
+
+def test_the_users_code_is_told_from_ours(tmp_path):
+    assert not runs_code(RunOrder.of("ours", small(), tmp_path))
+    for theirs in ("stream.name=package.module:tasks", "network.build=package.module:network"):
+        assert runs_code(RunOrder.of("theirs", small(theirs), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL; run the same command again"),
+        ("print('made', flush=True)", "failed"),
+    ],
+)
+def test_a_process_that_gives_no_answer_is_not_waited_for(tmp_path, code, told):
+    process = RunProcess([sys.executable, "-c", code])
+    assert process.make(RunOrder.of("a run", small(), tmp_path)).startswith(told)
+    process.stop()
+    process.wait()
+    assert process.make(RunOrder.of("a run", small(), tmp_path)) == "stopped"
+
+
+def test_a_process_that_is_killed_between_two_orders_is_started_anew(tmp_path):
+    process = RunProcess(command("cpu"))
+    orders = [RunOrder.of("a run", small(f"seed={seed}"), tmp_path / str(seed), shares_device=2) for seed in range(2)]
+    assert process.make(orders[0]) == ""
+    process._process.kill()
+    process._process.wait()
+    assert process.make(orders[1]) == ""
+    process.stop()
+    process.wait()
 
 
 @pytest.mark.gpu

@@ -34,7 +34,7 @@ def normalise_batch(
         out = torch.batch_norm(flat, scale, shift, mean, var, training, norm.momentum, norm.eps, cudnn_enabled=False)
         return children_first(out, len(x))
     mean, var = running_mean, running_var
-    x = x.to(mean.dtype)  # products in bf16 have results in it, statistics never do
+    x = x.to(mean.dtype)  # products in bf16 give bf16, statistics stay float32
     if training:
         over = (1, *range(3, x.dim()))
         var, mean = torch.var_mean(x, over, correction=0)

@@ -24,7 +24,7 @@ from bocl.networks.stack_layout import children_first, children_in_channels
 
 _MOST_TAPS = 31  # of ``gated_product``, whose kernel has a bit for each
 _MOST_CHANNELS, _FEWEST_PIXELS = 128, 16
-_SLOW_TO_LEARN = ("ieee",)  # products in which it is slower than what it takes the place of
+_SLOW_TO_LEARN = ("ieee",)  # products in which training with it is slower than without; a test empties this
 
 
 def plain_product(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
