@@ -52,6 +52,7 @@ ifeq ($(KEPT),$(OURS))
 	$(BIN)/python -m replication.scaling.tables --write
 	$(BIN)/python -m replication.evaluation.tables --write
 	$(BIN)/python -m replication.unequal.tables --write
+	$(BIN)/python -m replication.averaging.tables --write
 endif
 
 STREAMS ?= permuted-mnist mixed-mnist split-cifar100

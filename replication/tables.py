@@ -139,7 +139,7 @@ def _on_cpu() -> str:
     ratios = {(row["network"], row["mode"], row["children"]): row["speedup_over_plain"] for row in record["rows"]}
     said = [
         f"{name} {ratios[network, 'ours', 1]:.1f} and {ratios[network, 'ours', 8]:.1f}"
-        for network, name in (("mlp", "MLP"), ("lenet", "LeNet"))
+        for network, name in (("mlp", "MLP"), ("lenet", "LeNet"), ("resnet", "ResNet"))
     ]
     return (
         f"On {record['device']}, 1 and 8 children, times faster per child than the plain loop: {'; '.join(said)} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bocl.experiment.study import jobs, load_study
-from replication.averaging import recipes, tables
+from replication.averaging import noise, recipes, tables
 from replication.tables import filled
 
 PAIRS = load_study(str(tables.HERE / "pairs.toml"))
@@ -38,3 +38,12 @@ def test_the_grid_asks_all_methods_for_every_recipe_once(tmp_path):
     for stream in recipes.WIDTHS:
         asked = [(recipe, method) for of, recipe, method, _ in made if of == stream]
         assert asked == [(recipe, method) for recipe in recipes.recipes_of(stream) for method in recipes.METHODS]
+
+
+def test_the_noise_of_a_child_is_told_beside_what_searches_make_of_it(monkeypatch):
+    monkeypatch.setattr(noise, "REPLAYS", 2)
+    found = [noise.measured("digits", average) for average in noise.AVERAGES]
+    assert [one["table"]["overrides"] for one in found] == [["recipe.average=off"], ["recipe.average=last"]]
+    for one in found:
+        assert 0.005 < one["noise"] < 0.05
+        assert 0.8 < one["reward"] < 1
