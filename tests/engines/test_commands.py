@@ -232,10 +232,11 @@ def test_two_processes_that_share_the_gpu_come_to_the_bits_of_one(bocl, tmp_path
     run(small(LONG, "search.parts=2"), tmp_path / "parts", device="cuda:0")
     assert bocl("run", "digits", *SETTINGS, "--devices", "cuda:0,cuda:0", "--out", "runs")[0] == 0
     assert_same_run(tmp_path / "runs/bocl-seed0", tmp_path / "parts")
-    run(small(LONG, "seed=1"), tmp_path / "alone", device="cuda:0")
-    words = ["--seeds", "1,2", "--devices", "cuda:0,cuda:0", "--out", "grid"]
+    words = ["--seeds", "1,2,3", "--devices", "cuda:0,cuda:0", "--out", "grid"]
     assert bocl("run", "digits", *SETTINGS, *words)[0] == 0
-    assert_same_run(tmp_path / "grid/bocl-seed1", tmp_path / "alone")
+    for seed in (1, 3):  # the third run is the second of its process
+        run(small(LONG, f"seed={seed}"), tmp_path / f"alone/{seed}", device="cuda:0")
+        assert_same_run(tmp_path / f"grid/bocl-seed{seed}", tmp_path / f"alone/{seed}")
 
 
 def test_the_reason_of_a_process_is_told_whatever_it_says_when_it_ends():
