@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
-LARGEST = 700_000  # bytes of a wheel: sources alone; results would be more
+LARGEST = 720_000  # bytes of a wheel: sources alone; results would be more
 DOCUMENTS = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "SECURITY.md"}
 SOURCE_FILES = DOCUMENTS | {"PKG-INFO", "pyproject.toml", ".gitignore"}
 NEEDED = {
