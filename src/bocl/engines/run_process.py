@@ -4,8 +4,8 @@ Both sides are here: ``RunProcesses`` starts them, and ``python -m bocl.engines.
 processes fill each other's pauses; with NVIDIA's multi-process service their work overlaps too. A run has the same
 bits, however many others there are. No run outlives who started it, however that ends.
 
-Processes that share a device make one run after another. A run that has its device to itself has a process to itself,
-too, so that its times are like those of others. So has a run of the user's code, which may leave anything behind.
+Processes that share a device make one run after another. A run that has its device to itself also has a process to
+itself, so that times can be compared. So has a run of the user's code, which may leave anything behind.
 
 An order is a line of JSON on a process's standard input. The answer, on a pipe of its own, is the line ``made``, or
 ``made, and ended`` if it takes no more orders. A run that fails ends its process, with the reason on standard error.
